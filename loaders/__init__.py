@@ -1,0 +1,55 @@
+"""Read what `prep` wrote: memory-mapped datasets, whole batches, normalization on the device.
+
+Names load on first use: importing this package (or `loaders.format`, as `prep` does) loads
+neither torch nor anything else that is slow.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from loaders.batches import Loader
+    from loaders.dataset import ShardDataset, open_dataset
+    from loaders.errors import (
+        ChecksumError,
+        FormatError,
+        IncompleteError,
+        MissingShardError,
+        SelectionError,
+        ShardsError,
+        VersionError,
+    )
+    from loaders.normalize import Normalize, NormalizedModel
+
+__all__ = [
+    "ChecksumError",
+    "FormatError",
+    "IncompleteError",
+    "Loader",
+    "MissingShardError",
+    "Normalize",
+    "NormalizedModel",
+    "SelectionError",
+    "ShardDataset",
+    "ShardsError",
+    "VersionError",
+    "open_dataset",
+]
+
+_MODULES = {
+    "Loader": "batches",
+    "Normalize": "normalize",
+    "NormalizedModel": "normalize",
+    "ShardDataset": "dataset",
+    "open_dataset": "dataset",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULES.get(name, 'errors')}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,139 @@
+"""Whole batches, gathered in a thread of this process; no worker processes, no collating."""
+
+from collections import deque
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Final, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from loaders.dataset import ShardDataset
+from loaders.device import Copy, PinnedRing, Slot, check_device
+from loaders.errors import SelectionError
+from loaders.sampling import epoch_order
+
+_AHEAD: Final = 2
+"""Batches gathered before they are asked for: one ready while the next is in work."""
+
+Rows = dict[str, NDArray[Any]]
+Result = TypeVar("Result")
+
+
+class Loader:
+    """Iterates over a dataset in batches, one epoch per `for` loop.
+
+    Each pass is the next epoch, with an order of its own that depends on seed and epoch alone.
+    Batches are dicts as `ShardDataset` makes them; with a CUDA device they arrive there, copied
+    from page-locked memory while the batch before is in use.
+
+    Args:
+        dataset: What to read.
+        batch_size: Samples in a batch.
+        shuffle: Visit the samples in random order; False visits them as stored.
+        seed: Fixes the order, with the epoch.
+        drop_last: Leave out a last batch that is not full.
+        device: Where batches go; None leaves them in host memory.
+
+    Raises:
+        SelectionError: The batch size is < 1, or `drop_last` leaves no batch at all.
+        DeviceError: There is no such device.
+    """
+
+    def __init__(
+        self,
+        dataset: ShardDataset,
+        batch_size: int,
+        *,
+        shuffle: bool = True,
+        seed: int = 0,
+        drop_last: bool = True,
+        device: torch.device | str | int | None = None,
+    ) -> None:
+        if batch_size < 1:
+            raise SelectionError(f"batch_size={batch_size}: expected at least 1")
+        if drop_last and 0 < len(dataset) < batch_size:
+            raise SelectionError(
+                f"batch_size={batch_size}: {dataset.path} has {len(dataset)} {dataset.split} "
+                "samples, so no batch is full; use a smaller batch_size or drop_last=False"
+            )
+        self.dataset = dataset
+        self.batch_size = batch_size
+        self.shuffle = shuffle
+        self.seed = seed
+        self.drop_last = drop_last
+        self.device = torch.device("cpu") if device is None else check_device(device)
+        self._epoch = 0
+
+    def __len__(self) -> int:
+        """Return the batches in an epoch."""
+        full, rest = divmod(len(self.dataset), self.batch_size)
+        return full + bool(rest and not self.drop_last)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the epoch of the next pass; without this each pass is the next one."""
+        self._epoch = epoch
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """Start the next epoch."""
+        order = epoch_order(
+            len(self.dataset), shuffle=self.shuffle, seed=self.seed, epoch=self._epoch
+        )
+        self._epoch += 1
+        blocks = np.split(order, range(self.batch_size, len(order), self.batch_size))[: len(self)]
+        if self.device.type == "cpu":
+            return _run_ahead(self._gather, blocks)
+        return self._send(blocks)
+
+    def _gather(self, indices: NDArray[np.int64]) -> dict[str, Any]:
+        return dict(self.dataset.__getitems__(indices))
+
+    def _send(self, blocks: list[NDArray[np.int64]]) -> Iterator[dict[str, Any]]:
+        # A slot being filled, `_AHEAD` waiting, and one whose copy runs.
+        ring = PinnedRing(self.device, slots=_AHEAD + 2)
+        gathered = _run_ahead(lambda indices: self._gather_for(ring, indices), blocks)
+        ahead: tuple[Copy, Rows] | None = None
+        try:
+            for slot, kept in gathered:
+                arrived, ahead = ahead, (ring.start(slot), kept)
+                if arrived is not None:
+                    yield self._show(*arrived)
+            if ahead is not None:
+                yield self._show(*ahead)
+        finally:
+            ring.close()  # first: the gather thread may be waiting for a slot
+            gathered.close()
+
+    def _gather_for(self, ring: PinnedRing, indices: NDArray[np.int64]) -> tuple[Slot, Rows]:
+        """Gather into a slot what travels to the device, and beside it what does not."""
+        layout = {
+            view.name: ((len(indices), *view.field.shape), view.field.numpy_dtype)
+            for view in self.dataset.views
+        }
+        travel = {view.name for view in self.dataset.views if view.on_device}
+        slot = ring.acquire({name: layout[name] for name in travel})
+        kept = {name: np.empty(*layout[name]) for name in layout if name not in travel}
+        self.dataset.gather_into(indices, {**slot.arrays, **kept})
+        return slot, kept
+
+    def _show(self, copy: Copy, kept: Rows) -> dict[str, Any]:
+        host = {name: torch.from_numpy(rows) for name, rows in kept.items()}
+        return dict(self.dataset.show({**copy.wait(), **host}))
+
+
+def _run_ahead(
+    function: Callable[[NDArray[np.int64]], Result], blocks: list[NDArray[np.int64]]
+) -> Generator[Result, None, None]:
+    """Yield `function(block)` for each block, worked out in one thread a few blocks ahead."""
+    pool = ThreadPoolExecutor(1, thread_name_prefix="prep-gather")
+    running: deque[Future[Result]] = deque()
+    try:
+        for block in blocks:
+            running.append(pool.submit(function, block))
+            if len(running) > _AHEAD:
+                yield running.popleft().result()
+        while running:
+            yield running.popleft().result()
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)

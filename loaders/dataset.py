@@ -1,0 +1,256 @@
+"""Random access to a dataset: index -> shard -> rows of a map. Knows no modality but by table."""
+
+import hashlib
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.utils.data import Dataset
+from torch.utils.data._utils.collate import default_collate_fn_map
+
+from loaders.errors import FormatError, SelectionError
+from loaders.format.containers import CONTAINERS
+from loaders.format.files import MANIFEST
+from loaders.format.spec import Manifest, SplitSpec, read_manifest
+from loaders.images import Size, image_views
+from loaders.views import View
+
+_VIEWS: Final[Mapping[str, Callable[[SplitSpec, Size, str], tuple[View, ...]]]] = {
+    "images": image_views,
+}
+"""Kind in the manifest -> what samples of that kind show."""
+
+
+def open_dataset(path: str | Path, *, split: str = "train", size: Size = None) -> "ShardDataset":
+    """Open a dataset that `prep` wrote.
+
+    Only the manifest is read; shards are mapped when they are first touched.
+
+    Args:
+        path: The dataset's folder.
+        split: "train", "validation" or "test".
+        size: Which stored size to serve as "image": 512, "512x384" or (512, 384), width first;
+            may be left out where only one is stored.
+
+    Raises:
+        IncompleteError: There is no finished dataset in the folder.
+        SelectionError: The split or the size is not stored.
+        FormatError: The manifest is damaged.
+        VersionError: A newer format wrote it.
+    """
+    return ShardDataset(Path(path), split, size)
+
+
+class Batch(dict[str, Any]):
+    """A batch that is ready: what `ShardDataset.__getitems__` returns, a dict by field name.
+
+    torch's `default_collate` looks at element 0 of what it is given, to stack samples. Here it
+    finds a mark, registered in torch's table of collate functions, that lets the batch pass, so a
+    plain `DataLoader(ds, batch_size=64)` needs no `collate_fn`.
+    """
+
+    def __missing__(self, key: object) -> "_Ready":
+        if key == 0:
+            return _Ready()
+        raise KeyError(key)
+
+
+class _Ready:
+    """Marks a batch that needs no collating."""
+
+
+def _pass_batch(batch: Batch, *, collate_fn_map: object = None) -> dict[str, Any]:  # noqa: ARG001
+    return dict(batch)
+
+
+default_collate_fn_map[_Ready] = _pass_batch
+
+
+class ShardDataset(Dataset[dict[str, Any]]):
+    """One split of a dataset as a map-style torch dataset.
+
+    `ds[i]` is one sample, `ds.__getitems__([...])` a whole batch in one gather; both are dicts by
+    field name: "image" uint8 [C, H, W] or [B, C, H, W] in channels_last strides, "label" (where
+    stored) an int or int64 [B], "key" the item's path or a list of them. All of it is private
+    memory: changing it never reaches the files.
+
+    Pickles as its path and options, so worker processes open their own maps. Maps are read-only
+    and safe across fork.
+
+    Attributes:
+        path: The dataset's folder.
+        split: The split's name.
+        manifest: The dataset's description.
+        views: What samples show.
+    """
+
+    def __init__(self, path: Path, split: str, size: Size = None) -> None:
+        self.path = path
+        self.split = split
+        self.manifest: Manifest = read_manifest(path)
+        if split not in self.manifest.splits:
+            stored = ", ".join(self.manifest.splits)
+            raise SelectionError(f"{path}: no split {split!r}; stored are {stored}: give split=...")
+        if self.manifest.kind not in _VIEWS:
+            raise FormatError(
+                f"{path}: kind {self.manifest.kind!r} is none of {sorted(_VIEWS)}; "
+                "upgrade prepshards"
+            )
+        self._size = size
+        self._spec = self.manifest.splits[split]
+        self._container = CONTAINERS[self.manifest.container]
+        self._check_sizes()
+        self.views = _VIEWS[self.manifest.kind](self._spec, size, str(path))
+        self._ends = np.cumsum(self._spec.counts, dtype=np.int64)  # [shards]
+        self._maps: dict[tuple[str, int], NDArray[Any]] = {}
+
+    def _check_sizes(self) -> None:
+        """Refuse a manifest whose file sizes do not follow from its shapes and counts."""
+        spec = self._spec
+        for field in spec.fields:
+            sizes = {
+                count: self._container.shard_nbytes(field, count, spec.capacity) if count else 0
+                for count in set(spec.counts)
+            }
+            files = spec.files[field.name]
+            for index, (count, nbytes) in enumerate(zip(spec.counts, files.nbytes, strict=True)):
+                if nbytes != sizes[count]:
+                    raise FormatError(
+                        f"{self.path / MANIFEST}: {self.split} shard {index} field {field.name}: "
+                        f"{nbytes} bytes, {count} samples need {sizes[count]}"
+                    )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reopen, (self.path, self.split, self._size, self.fingerprint)
+
+    def __len__(self) -> int:
+        return self._spec.count
+
+    def __repr__(self) -> str:
+        shapes = ", ".join(f"{v.name} {v.field.dtype}{list(v.field.shape)}" for v in self.views)
+        return f"ShardDataset({str(self.path)!r}, {self.split!r}: {len(self):,} samples, {shapes})"
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of the manifest: names the exact dataset."""
+        return hashlib.sha256(self.manifest.to_bytes()).hexdigest()
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Class names in label order; empty without labels."""
+        return self.manifest.classes
+
+    @property
+    def mean(self) -> tuple[float, ...] | None:
+        """Mean per channel in 0..1, over the train split if there is one; None without images."""
+        found = self._statistics()
+        return None if found is None else found.mean
+
+    @property
+    def std(self) -> tuple[float, ...] | None:
+        """Standard deviation per channel in 0..1, over the train split if there is one."""
+        found = self._statistics()
+        return None if found is None else found.std
+
+    def _statistics(self) -> Any:
+        # Validation and test are normalized as training was.
+        spec = self.manifest.splits.get("train", self._spec)
+        for view in self.views:
+            found = spec.statistics.get(view.field.name)
+            if found is not None and found.pixels:
+                return found
+        return None
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        position = operator.index(index)
+        if not -len(self) <= position < len(self):
+            raise IndexError(f"index {position} is out of range for {len(self)} samples")
+        batch = self.__getitems__([position % len(self)])
+        sample = {name: value[0] for name, value in batch.items()}
+        # As other datasets return labels; a batch of them is collated to the same int64.
+        return {
+            name: value.item() if isinstance(value, torch.Tensor) and value.ndim == 0 else value
+            for name, value in sample.items()
+        }
+
+    def __getitems__(self, indices: Sequence[int] | NDArray[Any] | torch.Tensor) -> Batch:
+        """Return a whole batch in one gather.
+
+        Args:
+            indices: [B] integers in -len..len-1, in any order, repeats allowed.
+
+        Returns:
+            A dict by field name, see the class.
+
+        Raises:
+            IndexError: An index is out of range.
+            FormatError: A shard is not what the manifest promises.
+        """
+        wanted = self._checked(indices)
+        buffers = {
+            view.name: np.empty((len(wanted), *view.field.shape), view.field.numpy_dtype)
+            for view in self.views
+        }
+        self.gather_into(wanted, buffers)
+        return self.show({name: torch.from_numpy(rows) for name, rows in buffers.items()})
+
+    def gather_into(self, indices: NDArray[np.int64], buffers: Mapping[str, NDArray[Any]]) -> None:
+        """Copy the stored rows of a batch into arrays of the caller.
+
+        Args:
+            indices: [B] integers in 0..len-1.
+            buffers: View name -> [B, *field.shape] of the stored dtype, for every view.
+        """
+        shards = np.searchsorted(self._ends, indices, side="right")
+        starts = np.concatenate(([0], self._ends))
+        rows = (indices - starts[shards]).tolist()
+        places = list(zip(shards.tolist(), rows, strict=True))
+        for view in self.views:
+            out = buffers[view.name]
+            maps = {shard: self._rows(view, shard) for shard in set(shards.tolist())}
+            for slot, (shard, row) in enumerate(places):
+                out[slot] = maps[shard][row]
+
+    def show(self, rows: Mapping[str, torch.Tensor]) -> Batch:
+        """Turn gathered rows, on any device, into a batch over the same memory where it can be.
+
+        Args:
+            rows: View name -> [B, *field.shape] of the stored dtype.
+        """
+        return Batch({view.name: view.show(rows[view.name]) for view in self.views})
+
+    def _checked(self, indices: Any) -> NDArray[np.int64]:
+        given = np.asarray(indices)
+        if given.size == 0:
+            return np.empty(0, np.int64)
+        if given.ndim != 1 or given.dtype.kind not in "iu":
+            raise IndexError(f"expected a list of integers, got {given.dtype} {given.shape}")
+        wanted = given.astype(np.int64)
+        wanted = np.where(wanted < 0, wanted + len(self), wanted)
+        if wanted.min() < 0 or wanted.max() >= len(self):
+            bad = given[(wanted < 0) | (wanted >= len(self))][0]
+            raise IndexError(f"index {bad} is out of range for {len(self)} samples")
+        return wanted
+
+    def _rows(self, view: View, shard: int) -> NDArray[Any]:
+        """Return the map of a shard, opened on first touch: [count, *field.shape]."""
+        key = (view.field.name, shard)
+        rows = self._maps.get(key)
+        if rows is None:
+            path = self._container.shard_path(self.path, self.split, shard, view.field)
+            count = self._spec.counts[shard]
+            rows = self._container.open_rows(path, view.field, count, self._spec.capacity)
+            self._maps[key] = rows
+        return rows
+
+
+def _reopen(path: Path, split: str, size: Size, fingerprint: str) -> ShardDataset:
+    """Open the dataset again in another process, and only the very same one."""
+    dataset = ShardDataset(path, split, size)
+    if dataset.fingerprint != fingerprint:
+        raise FormatError(f"{path}: the dataset was replaced while it was open; open it again")
+    return dataset

@@ -1,0 +1,41 @@
+"""The registry of containers: one table for writing and reading."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from numpy.typing import NDArray
+
+from loaders.format import tensor, zarr_store
+from loaders.format.spec import FieldSpec, Manifest
+
+
+class ContainerFormat(Protocol):
+    """How the rows of a shard become the bytes of a file, and back. Implemented by modules."""
+
+    def shard_path(self, root: Path, split: str, index: int, field: FieldSpec) -> Path:
+        """Return where a shard of a field lies."""
+        ...
+
+    def prefix(self, field: FieldSpec, count: int) -> bytes:
+        """Return what precedes the rows; of one length for every count."""
+        ...
+
+    def suffix(self, field: FieldSpec, count: int, capacity: int) -> bytes:
+        """Return what follows the rows."""
+        ...
+
+    def shard_nbytes(self, field: FieldSpec, count: int, capacity: int) -> int:
+        """Return the size of the file."""
+        ...
+
+    def open_rows(self, path: Path, field: FieldSpec, count: int, capacity: int) -> NDArray[Any]:
+        """Map the rows, read-only."""
+        ...
+
+    def group_files(self, manifest: Manifest) -> dict[str, bytes]:
+        """Return files that describe the shards to other readers: relative path -> bytes."""
+        ...
+
+
+CONTAINERS: Final[Mapping[str, ContainerFormat]] = {"tensor": tensor, "zarr": zarr_store}

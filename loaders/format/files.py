@@ -1,0 +1,246 @@
+"""Files, whole or absent: names, atomic writes, maps and checksums shared by both containers."""
+
+import contextlib
+import errno
+import json
+import mmap
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from google_crc32c import extend
+from numpy.typing import NDArray
+
+from loaders.errors import FormatError, MissingShardError, ShardsError
+
+MANIFEST: Final = "manifest.json"
+"""Written last: a folder is a dataset exactly when this file is there."""
+
+WORK: Final = ".prep"
+"""Temporary files, receipts and the lock of a run that has not finished."""
+
+REPORT: Final = "report.json"
+SKIPPED: Final = "skipped.jsonl"
+
+_CHECKSUM_BLOCK: Final = 1 << 20
+"""Bytes per read: large enough for full speed, small enough to stay in the processor's cache."""
+
+
+def to_json(value: Any, *, indent: int | None = None) -> bytes:
+    """Encode `value` the one way that the format writes JSON: keys sorted, no NaN, UTF-8."""
+    separators = (",", ":") if indent is None else (",", ": ")
+    text = json.dumps(value, sort_keys=True, allow_nan=False, separators=separators, indent=indent)
+    return text.encode() + b"\n"
+
+
+def read_json(path: Path) -> Any:
+    """Read one JSON file.
+
+    Raises:
+        MissingShardError: The file is not there.
+        FormatError: It is not UTF-8 JSON, nests too deeply, or repeats a key.
+    """
+    try:
+        return json.loads(path.read_bytes(), object_pairs_hook=_unique_keys)
+    except FileNotFoundError as error:
+        raise MissingShardError(f"{path}: not found") from error
+    except (ValueError, RecursionError) as error:
+        raise FormatError(f"{path}: not valid JSON ({error}); prepare the dataset again") from error
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key stands twice in one object")
+    return found
+
+
+def write_all(descriptor: int, data: bytes | memoryview) -> None:
+    """Write every byte of `data`, however short the single writes are.
+
+    NumPy's own writers can lose the end of a file on a full disk and report success; a plain
+    `write` with its result looked at cannot.
+    """
+    view = memoryview(data).cast("B")
+    while view.nbytes:
+        view = view[os.write(descriptor, view) :]
+
+
+def sync_directory(path: Path) -> None:
+    """Make the names in a directory durable."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def publish(temporary: Path, path: Path) -> None:
+    """Give a finished and fsynced temporary file its name, atomically."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    os.replace(temporary, path)
+
+
+def write_atomically(path: Path, data: bytes, *, work: Path | None = None) -> None:
+    """Write a small file so that a reader sees the old one, the new one, or none: never a part.
+
+    Args:
+        path: The file's name.
+        data: All of its bytes.
+        work: Folder on the same file system for the temporary file; `path`'s own by default.
+
+    Raises:
+        OSError: The file could not be written whole; then `path` is as it was.
+    """
+    temporary = (work or path.parent) / f"tmp-{os.getpid()}-{path.name}"
+    try:
+        with temporary.open("wb", buffering=0) as file:
+            write_all(file.fileno(), data)
+            os.fsync(file.fileno())
+        publish(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    sync_directory(path.parent)
+
+
+class RowWriter:
+    """Writes one shard file row by row: a prefix, the rows, a suffix.
+
+    The prefix holds the count in some containers, and the count is known only at the end (items
+    may turn out to be unreadable), so the prefix is written twice; its length must not change.
+    """
+
+    def __init__(self, path: Path, prefix: bytes) -> None:
+        self.path = path
+        self.count = 0
+        self._prefix = prefix
+        self._file = path.open("wb", buffering=0)
+        try:
+            write_all(self._file.fileno(), prefix)
+        except BaseException:
+            self.discard()
+            raise
+
+    def append(self, row: NDArray[Any]) -> None:
+        """Add one row: an array of the field's dtype and shape, C-contiguous."""
+        write_all(self._file.fileno(), row.reshape(-1).view(np.uint8).data)
+        self.count += 1
+
+    def finish(self, prefix: bytes, suffix: bytes) -> int:
+        """Write what depends on the final count, fsync and close.
+
+        Returns:
+            Bytes in the file.
+        """
+        if len(prefix) != len(self._prefix):
+            raise ValueError(f"{self.path}: prefix of {len(prefix)} bytes, not {len(self._prefix)}")
+        descriptor = self._file.fileno()
+        write_all(descriptor, suffix)
+        if prefix != self._prefix:
+            os.lseek(descriptor, 0, os.SEEK_SET)
+            write_all(descriptor, prefix)
+        os.fsync(descriptor)
+        nbytes = os.fstat(descriptor).st_size
+        self._file.close()
+        return nbytes
+
+    def discard(self) -> None:
+        """Close and remove the file; nothing of it was visible."""
+        self._file.close()
+        self.path.unlink(missing_ok=True)
+
+
+def checksum(path: Path, *, on_block: Callable[[int], object] = lambda _: None) -> str:
+    """Return the CRC-32C of a whole file as 8 hexadecimal digits.
+
+    Args:
+        path: The file.
+        on_block: Called with the bytes of every block read, for progress.
+
+    Source:
+        CRC-32C (Castagnoli): RFC 3720, appendix B.4.
+    """
+    value = 0
+    with path.open("rb", buffering=0) as file:
+        while block := file.read(_CHECKSUM_BLOCK):
+            value = extend(value, block)
+            on_block(len(block))
+    return f"{value:08x}"
+
+
+def map_file(path: Path, nbytes: int) -> NDArray[np.uint8]:
+    """Map a file of known size, read-only.
+
+    Args:
+        path: The file.
+        nbytes: The size that the manifest promises.
+
+    Returns:
+        [nbytes] uint8, not writable; the map is closed when the last view of it is gone.
+
+    Raises:
+        MissingShardError: The file is not there.
+        FormatError: It is not a regular file or has another size.
+    """
+    try:
+        # Never block on a FIFO that took the file's place.
+        descriptor = _open_for_map(path)
+    except FileNotFoundError as error:
+        raise MissingShardError(
+            f"{path}: not found, the manifest names it; copy it again or prepare the dataset again"
+        ) from error
+    try:
+        found = os.fstat(descriptor).st_size
+        if found != nbytes:
+            raise FormatError(
+                f"{path}: {found} bytes, manifest says {nbytes}; "
+                'run "prep check" or prepare it again'
+            )
+        if nbytes == 0:
+            return np.empty(0, np.uint8)
+        return np.frombuffer(_map(descriptor, nbytes), np.uint8)
+    finally:
+        os.close(descriptor)
+
+
+def _open_for_map(path: Path) -> int:
+    flags = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
+    try:
+        return os.open(path, flags)
+    except OSError as error:
+        if error.errno != errno.EMFILE or not _raise_descriptor_limit():
+            raise
+        return os.open(path, flags)
+
+
+def _map(descriptor: int, nbytes: int) -> mmap.mmap:
+    # NOTE [ One map, no descriptor ]
+    # Python before 3.13 keeps a descriptor for the life of each map, so 1,000 shards of three
+    # fields would pass the usual soft limit of 1,024. There the soft limit is raised to the hard
+    # one when it is met, as Go's runtime does at start-up.
+    if sys.version_info >= (3, 13):
+        return mmap.mmap(descriptor, nbytes, access=mmap.ACCESS_READ, trackfd=False)
+    try:
+        return mmap.mmap(descriptor, nbytes, access=mmap.ACCESS_READ)
+    except OSError as error:
+        if error.errno != errno.EMFILE or not _raise_descriptor_limit():
+            raise
+        return mmap.mmap(descriptor, nbytes, access=mmap.ACCESS_READ)
+
+
+def _raise_descriptor_limit() -> bool:
+    with contextlib.suppress(ImportError, ValueError, OSError):
+        import resource
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if soft != hard:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+            return True
+    raise ShardsError(
+        'too many open files for this dataset; raise the limit ("ulimit -n") or prepare it with a '
+        "larger --shard-size"
+    )

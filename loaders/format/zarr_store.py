@@ -1,0 +1,137 @@
+"""The zarr container: one zarr v3 group per split that `zarr.open` reads with nothing of ours.
+
+A field whose samples are large is stored in zarr shards of one sample per inner chunk,
+uncompressed, so that a shard file is the rows back to back and can be mapped; a field of small
+samples is stored in plain chunks. Row `i` of an array is planned item `i`: a shard whose items
+were not all readable holds its samples first, and the rest of its rows are fill. The group's array
+`valid` says which rows are samples.
+
+Source:
+    zarr v3 core specification; sharding-indexed codec 1.0 (index at the end: per inner chunk its
+    offset and size as uint64, 2^64 - 1 twice if absent, then CRC-32C of the index).
+"""
+
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from google_crc32c import value as crc32c
+from numpy.typing import NDArray
+
+from loaders.errors import FormatError
+from loaders.format.files import map_file
+from loaders.format.spec import FORMAT_NAME, FieldSpec, Manifest, SplitSpec
+
+_SHARDED_FROM: Final = 4096
+"""Bytes of a sample from which each is an inner chunk of its own (16 bytes of index each)."""
+
+_ABSENT: Final = np.uint64(2**64 - 1)
+_CRC_NBYTES: Final = 4
+VALID: Final = "valid"
+
+
+def _is_sharded(field: FieldSpec) -> bool:
+    return field.nbytes >= _SHARDED_FROM
+
+
+def shard_path(root: Path, split: str, index: int, field: FieldSpec) -> Path:
+    """Return where shard `index` of a field lies: zarr's default chunk key."""
+    return root.joinpath(split, field.name, "c", str(index), *("0" for _ in field.shape))
+
+
+def prefix(field: FieldSpec, count: int) -> bytes:  # noqa: ARG001
+    """Return what precedes the rows: nothing."""
+    return b""
+
+
+def suffix(field: FieldSpec, count: int, capacity: int) -> bytes:
+    """Return what follows `count` rows: the index of a zarr shard, or fill to a whole chunk."""
+    if not _is_sharded(field):
+        return bytes((capacity - count) * field.nbytes)
+    index = np.full((capacity, 2), _ABSENT, dtype="<u8")
+    index[:count, 0] = np.arange(count, dtype=np.uint64) * np.uint64(field.nbytes)
+    index[:count, 1] = field.nbytes
+    data = index.tobytes()
+    return data + int(crc32c(data)).to_bytes(_CRC_NBYTES, "little")
+
+
+def shard_nbytes(field: FieldSpec, count: int, capacity: int) -> int:
+    """Return the size of a shard file of `count` rows."""
+    if _is_sharded(field):
+        return count * field.nbytes + capacity * 16 + _CRC_NBYTES
+    return capacity * field.nbytes
+
+
+def open_rows(path: Path, field: FieldSpec, count: int, capacity: int) -> NDArray[Any]:
+    """Map the rows of one shard file.
+
+    Args:
+        path: The file.
+        field: The field stored in it.
+        count: Rows that the manifest promises.
+        capacity: Rows planned for the shard.
+
+    Returns:
+        [count, *field.shape] of the field's dtype, read-only, C-contiguous.
+
+    Raises:
+        MissingShardError: The file is not there.
+        FormatError: Its size or its shard index is not what the manifest promises.
+    """
+    data = map_file(path, shard_nbytes(field, count, capacity))
+    end = count * field.nbytes
+    # Also zero where another writer left out all-zero samples and moved the later ones.
+    if _is_sharded(field) and data[end:].tobytes() != suffix(field, count, capacity):
+        raise FormatError(
+            f"{path}: the shard index is not that of {count} rows back to back; "
+            'run "prep check" or prepare it again'
+        )
+    return data[:end].view(field.numpy_dtype).reshape(count, *field.shape)
+
+
+def group_files(manifest: Manifest) -> dict[str, bytes]:
+    """Return the metadata that makes the folder a zarr group, and each split's `valid` array.
+
+    Args:
+        manifest: The dataset, complete.
+
+    Returns:
+        Relative path -> bytes.
+    """
+    import zarr
+    from zarr.storage import MemoryStore
+
+    # A store in memory, not zarr's own file writer: files are written our way, atomically.
+    found: dict[str, Any] = {}
+    root = zarr.create_group(store=MemoryStore(found))
+    for name, split in manifest.splits.items():
+        _describe_split(root.create_group(name), split)
+    return {path: bytes(data.to_bytes()) for path, data in found.items()}
+
+
+def _describe_split(group: Any, split: SplitSpec) -> None:
+    import zarr
+
+    group.attrs[FORMAT_NAME] = {"valid": f"{VALID}[i] says whether row i is a sample or fill"}
+    for field in split.fields:
+        whole = (split.capacity, *field.shape)
+        group.create_array(
+            field.name,
+            shape=(split.items, *field.shape),
+            dtype=field.numpy_dtype,
+            chunks=(1, *field.shape) if _is_sharded(field) else whole,
+            shards=whole if _is_sharded(field) else None,
+            compressors=None,
+            filters=None,
+            fill_value=0,
+        )
+    valid = np.zeros((len(split.counts), split.capacity), dtype=np.bool_)
+    for shard, count in enumerate(split.counts):
+        valid[shard, :count] = True
+    flat = valid.reshape(-1)[: split.items]
+    # Uncompressed, and written even where all rows are fill, so that its bytes follow from ours.
+    with zarr.config.set({"array.write_empty_chunks": True}):
+        array = group.create_array(
+            VALID, shape=flat.shape, dtype=np.bool_, chunks=(max(1, len(flat)),), compressors=None
+        )
+        array[:] = flat

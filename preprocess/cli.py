@@ -1,0 +1,257 @@
+"""The `prep` command: options -> one call -> report. Heavy packages load inside the commands."""
+
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import click
+
+from loaders.errors import ShardsError
+from preprocess.values import ByteCount, ImageSizes, SizesCommand
+
+if TYPE_CHECKING:
+    from loaders.format.spec import Container
+    from preprocess.images import Background, ImageOptions
+    from preprocess.plan import RunOptions
+    from preprocess.resize import Fit, Resample
+    from preprocess.sources import LabelMode
+
+EXIT_ERROR = 1
+EXIT_SKIPPED = 3
+EXIT_INTERRUPTED = 130
+
+FOLDER = click.Path(path_type=Path)
+
+
+class PrepGroup(click.Group):
+    """Turns errors into one line and an exit code: 1 for ours, 130 for an interrupt."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command at the program's edge."""
+        try:
+            return super().invoke(ctx)
+        except ShardsError as error:
+            from preprocess.sources import printable
+
+            click.echo(f"error: {printable(str(error))}", err=True)
+            ctx.exit(EXIT_ERROR)
+        except KeyboardInterrupt:
+            click.echo("interrupted; the same command goes on from here", err=True)
+            ctx.exit(EXIT_INTERRUPTED)
+
+
+@click.group(cls=PrepGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(version("prepshards"), prog_name="prep")
+def prep() -> None:
+    """Prepare training data once, as shards that a GPU never waits for."""
+
+
+@prep.command(cls=SizesCommand)
+@click.argument("source", type=FOLDER, metavar="SRC")
+@click.argument("out", type=FOLDER)
+@click.option(
+    "--sizes",
+    type=ImageSizes(),
+    multiple=True,
+    required=True,
+    metavar="N|WxH ...",
+    help="Sizes to store, in pixels: 512 is a square, 512x384 is width x height.",
+)
+@click.option("--grayscale", is_flag=True, help="Store one channel: BT.601 luma of the colours.")
+@click.option(
+    "--fit",
+    type=click.Choice(["crop", "pad", "stretch"]),
+    default="crop",
+    show_default=True,
+    help="crop: largest centred part of the shape; pad: whole picture on --background.",
+)
+@click.option(
+    "--filter",
+    "resample",
+    type=click.Choice(["bicubic", "bilinear", "lanczos", "box", "hamming"]),
+    default="bicubic",
+    show_default=True,
+    help="Resize filter, always antialiased.",
+)
+@click.option(
+    "--background",
+    type=click.Choice(["white", "black"]),
+    default="white",
+    show_default=True,
+    help="Colour under transparency and around padding.",
+)
+@click.option(
+    "--labels",
+    type=click.Choice(["auto", "folders", "none"]),
+    default="auto",
+    show_default=True,
+    help="Class folders as labels: when every photo lies in one, always, or never.",
+)
+@click.option(
+    "--max-pixels",
+    type=click.IntRange(min=1),
+    default=178_956_970,
+    show_default=True,
+    help="Refuse pictures with more pixels before decoding them.",
+)
+@click.option("--follow-links", is_flag=True, help="Take what symbolic links point to.")
+@click.option(
+    "--format",
+    "container",
+    type=click.Choice(["tensor", "zarr"]),
+    default="tensor",
+    show_default=True,
+    help="tensor: .npy files; zarr: zarr v3 groups.",
+)
+@click.option(
+    "--shard-size",
+    "shard_nbytes",
+    type=ByteCount(),
+    default="256MB",
+    show_default=True,
+    help="Bytes of samples to a shard.",
+)
+@click.option(
+    "--workers", type=click.IntRange(min=1), help="Photos prepared at a time.  [default: cores]"
+)
+@click.option(
+    "--backend",
+    default="auto",
+    show_default=True,
+    help="joblib backend: threading, loky, or another that is registered.",
+)
+@click.option(
+    "--max-skipped",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Unreadable photos to accept; more end with exit code 3, the dataset written.",
+)
+@click.option("--limit", type=click.IntRange(min=1), help="Prepare only N photos, evenly spaced.")
+@click.option("--overwrite", is_flag=True, help="Remove what prep wrote to OUT before.")
+@click.option("--dry-run", is_flag=True, help="Say what would be written, and write nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+@click.pass_context
+def images(ctx: click.Context, /, **options: Any) -> None:
+    """Resize a folder of photos to one or more sizes.
+
+    Class folders become labels; train/, validation/ (or val/) and test/ become splits. Each photo
+    is read and decoded once for all sizes. Unreadable files are skipped, and listed with their
+    cause in OUT/skipped.jsonl. The same command again goes on where an interrupted one ended.
+    """
+    if not options["dry_run"]:
+        _load_early("torch")
+    from preprocess.images import plan_images
+    from preprocess.run import run
+    from preprocess.terminal import print_json, print_plan, progress_bar
+
+    chosen, run_options = _image_options(options), _run_options(options)
+    plan = plan_images(options["source"], options["out"], chosen, run_options, options["limit"])
+    if options["dry_run"]:
+        print_plan(plan, as_json=options["as_json"])
+        return
+    with progress_bar(plan.listing.count, plan.nbytes) as on_progress:
+        report = run(plan, run_options, on_progress)
+    if options["as_json"]:
+        print_json(report.to_json())
+    else:
+        click.echo(report.to_text())
+    if report.too_many_skipped:
+        click.echo(
+            f"{len(report.skipped):,} items were skipped, {report.max_skipped:,} accepted: the "
+            f"dataset is written and usable; --max-skipped {len(report.skipped)} accepts them",
+            err=True,
+        )
+        ctx.exit(EXIT_SKIPPED)
+
+
+def _load_early(name: str) -> None:
+    """Import a slow package beside the listing of the source: torch alone takes over a second."""
+    import threading
+    from importlib import import_module
+
+    threading.Thread(target=import_module, args=(name,), daemon=True).start()
+
+
+def _image_options(options: dict[str, Any]) -> "ImageOptions":
+    from preprocess.images import ImageOptions
+
+    sizes = tuple(size for group in options["sizes"] for size in group)
+    try:
+        return ImageOptions(
+            sizes=sizes,
+            grayscale=options["grayscale"],
+            fit=cast("Fit", options["fit"]),
+            resample=cast("Resample", options["resample"]),
+            background=cast("Background", options["background"]),
+            labels=cast("LabelMode", options["labels"]),
+            max_pixels=options["max_pixels"],
+            follow_links=options["follow_links"],
+        )
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+
+
+def _run_options(options: dict[str, Any]) -> "RunOptions":
+    from preprocess.plan import RunOptions
+
+    return RunOptions(
+        container=cast("Container", options["container"]),
+        shard_nbytes=options["shard_nbytes"],
+        workers=options["workers"],
+        backend=options["backend"],
+        max_skipped=options["max_skipped"],
+        overwrite=options["overwrite"],
+    )
+
+
+@prep.command()
+@click.argument("path", type=FOLDER, metavar="OUT")
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+def info(path: Path, **options: Any) -> None:
+    """Show what a dataset holds: splits, fields, shapes, counts, bytes, statistics."""
+    from loaders.format.spec import read_manifest
+    from preprocess.terminal import describe, info_text, print_json
+
+    described = describe(read_manifest(path))
+    if options["as_json"]:
+        print_json(described)
+    else:
+        click.echo(info_text(path, described))
+
+
+@prep.command()
+@click.argument("path", type=FOLDER, metavar="OUT")
+@click.option("--full", is_flag=True, help="Compare checksums: reads every byte.")
+@click.option("--workers", type=click.IntRange(min=1), help="Files read at a time.")
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@click.pass_context
+def check(ctx: click.Context, /, path: Path, **options: Any) -> None:
+    """Compare a dataset with its manifest: every file there, of the right size and content."""
+    from preprocess.check import check_dataset
+    from preprocess.terminal import check_text, print_json
+
+    report = check_dataset(path, full=options["full"], workers=options["workers"])
+    if options["as_json"]:
+        print_json(report.to_json())
+    else:
+        click.echo(check_text(report))
+    if report.problems:
+        ctx.exit(EXIT_ERROR)
+
+
+@prep.command()
+@click.argument("out", type=FOLDER, default=Path("prep-demo"))
+def demo(out: Path) -> None:
+    """Make photos, prepare, check and open them, and train a small model: the whole way.
+
+    Everything is written below OUT (prep-demo by default).
+    """
+    from preprocess.demo import run_demo
+
+    run_demo(out, click.echo)
+
+
+if __name__ == "__main__":
+    sys.exit(prep())

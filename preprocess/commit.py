@@ -1,0 +1,109 @@
+"""The end of a run: receipts -> manifest, and the files beside it. The manifest comes last."""
+
+from collections.abc import Mapping, Sequence
+
+from loaders.format.containers import CONTAINERS
+from loaders.format.files import MANIFEST, REPORT, SKIPPED, WORK, to_json, write_atomically
+from loaders.format.spec import ChannelStatistics, Manifest, ShardFiles, SplitSpec
+from preprocess.errors import SourceError
+from preprocess.plan import Plan
+from preprocess.report import Report
+from preprocess.shard_writer import Receipt, output_error
+from preprocess.sources import printable
+
+
+def write_skipped(plan: Plan, receipts: Sequence[Receipt]) -> list[tuple[str, str]]:
+    """List every skipped item with its cause in `skipped.jsonl`, whatever becomes of the run.
+
+    Returns:
+        (key, reason), in the order of the input; entries that were never items come first.
+
+    Raises:
+        SourceError: Nothing at all could be read; the file is written before.
+    """
+    skipped = [(error.key, error.reason) for error in plan.listing.skipped]
+    skipped += [pair for receipt in _in_order(plan, receipts) for pair in receipt.skipped]
+    lines = b"".join(to_json({"key": key, "reason": reason}) for key, reason in skipped)
+    try:
+        write_atomically(plan.out / SKIPPED, lines, work=plan.out / WORK)
+    except OSError as error:
+        raise output_error(plan.out, error) from error
+    if not any(receipt.count for receipt in receipts):
+        first = ": ".join(printable(part) for part in skipped[0])
+        raise SourceError(
+            f"{plan.listing.root}: none of {len(skipped)} items could be read, no dataset is "
+            f"written; the first: {first}; all are listed in {plan.out / SKIPPED}"
+        )
+    return skipped
+
+
+def build_manifest(plan: Plan, receipts: Sequence[Receipt]) -> Manifest:
+    """Put the facts of all shards together."""
+    by_split: dict[str, list[Receipt]] = {name: [] for name in plan.listing.splits}
+    for receipt in _in_order(plan, receipts):
+        by_split[receipt.split].append(receipt)
+    bad = sum(len(receipt.skipped) for receipt in receipts)
+    return Manifest(
+        container=plan.container,
+        kind=plan.recipe.kind,
+        recipe=plan.recipe.options(),
+        recipe_hash=plan.recipe_hash,
+        source_hash=plan.listing.fingerprint(),
+        classes=plan.listing.classes,
+        skipped=len(plan.listing.skipped) + bad,
+        splits={name: _build_split(plan, name, found) for name, found in by_split.items()},
+    )
+
+
+def _in_order(plan: Plan, receipts: Sequence[Receipt]) -> list[Receipt]:
+    order = {name: index for index, name in enumerate(plan.listing.splits)}
+    return sorted(receipts, key=lambda receipt: (order[receipt.split], receipt.index))
+
+
+def _build_split(plan: Plan, name: str, receipts: Sequence[Receipt]) -> SplitSpec:
+    fields = plan.recipes[name].fields()
+    absent = ("", 0, f"{0:08x}")
+    files: Mapping[str, ShardFiles] = {
+        field.name: ShardFiles(
+            nbytes=tuple(receipt.files.get(field.name, absent)[1] for receipt in receipts),
+            crc32c=tuple(receipt.files.get(field.name, absent)[2] for receipt in receipts),
+        )
+        for field in fields
+    }
+    statistics: dict[str, ChannelStatistics] = {}
+    for receipt in receipts:
+        for field, found in receipt.statistics.items():
+            statistics[field] = statistics[field] + found if field in statistics else found
+    class_counts = None
+    if any(field.role == "label" for field in fields):
+        totals = dict.fromkeys(range(len(plan.listing.classes)), 0)
+        for receipt in receipts:
+            for label, count in receipt.class_counts:
+                totals[label] += count
+        class_counts = tuple(totals.values())
+    return SplitSpec(
+        fields=fields,
+        capacity=plan.capacities[name],
+        items=len(plan.listing.splits[name]),
+        counts=tuple(receipt.count for receipt in receipts),
+        files=files,
+        statistics=statistics,
+        class_counts=class_counts,
+    )
+
+
+def commit(plan: Plan, manifest: Manifest, report: Report) -> None:
+    """Write what stands beside the shards, and last the manifest that makes them a dataset.
+
+    Raises:
+        OutputError: The folder cannot take them; the shards are kept.
+    """
+    work = plan.out / WORK
+    try:
+        for name, data in CONTAINERS[plan.container].group_files(manifest).items():
+            write_atomically(plan.out / name, data, work=work)
+        text = to_json(report.to_json(), indent=1)
+        write_atomically(plan.out / REPORT, text, work=work)
+        write_atomically(plan.out / MANIFEST, manifest.to_bytes(), work=work)
+    except OSError as error:
+        raise output_error(plan.out, error) from error

@@ -1,0 +1,239 @@
+"""The output folder: whose it is, whether there is room, and what may be removed from it."""
+
+import fcntl
+import os
+import shutil
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from loaders.errors import FormatError, MissingShardError
+from loaders.format.containers import CONTAINERS
+from loaders.format.files import (
+    MANIFEST,
+    REPORT,
+    SKIPPED,
+    WORK,
+    read_json,
+    sync_directory,
+    to_json,
+    write_atomically,
+)
+from loaders.format.spec import Manifest, read_manifest
+from preprocess.errors import OutputError
+from preprocess.plan import Plan
+from preprocess.report import human_nbytes
+from preprocess.shard_writer import output_error, parse_receipt
+
+_RUN: Final = "run.json"
+_LOCK: Final = "lock"
+_RESERVE: Final = 64_000_000
+"""Bytes left free beside the data, for manifests, file system tables and neighbours."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The right to write into one output folder, held by a lock that ends with the process."""
+
+    out: Path
+    descriptor: int
+
+    def release(self, *, finished: bool) -> None:
+        """Give the folder back; a run that finished, or never began, leaves no work folder."""
+        try:
+            if finished or not any((self.out / WORK).glob("*.receipt.json")):
+                shutil.rmtree(self.out / WORK, ignore_errors=True)
+                if not finished and not any(self.out.iterdir()):
+                    self.out.rmdir()
+            else:
+                _clear_temporary(self.out)
+        except FileNotFoundError:
+            return  # the folder vanished; the error in flight says so
+        finally:
+            os.close(self.descriptor)
+
+
+def check_paths(source: Path, out: Path) -> None:
+    """Refuse an output folder inside the source, around it, or the same.
+
+    Raises:
+        OutputError: The folders overlap.
+    """
+    real_source, real_out = source.resolve(), out.resolve()
+    if real_out == real_source or real_source in real_out.parents:
+        raise OutputError(f"{out}: lies inside the source {source}; give a folder outside it")
+    if real_out in real_source.parents:
+        raise OutputError(f"{out}: holds the source {source}; give a folder of its own")
+
+
+def find_complete(plan: Plan, *, overwrite: bool) -> Manifest | None:
+    """Look at the output folder, touching nothing.
+
+    Returns:
+        The manifest if this very run is complete there, None if it can be started or taken up.
+
+    Raises:
+        OutputError: The folder holds something else, and is not to be overwritten.
+    """
+    out = plan.out
+    if out.exists() and not out.is_dir():
+        raise OutputError(f"{out}: not a folder")
+    names = sorted(os.listdir(out)) if out.exists() else []
+    if MANIFEST in names:
+        return None if overwrite else _same_dataset(plan)
+    if WORK in names and (overwrite or _run_hash(out) in {None, plan.run_hash}):
+        return None
+    if WORK in names:
+        raise OutputError(
+            f"{out}: holds an unfinished run with other options or other input; finish that one, "
+            "give another folder, or --overwrite to start again"
+        )
+    foreign = [name for name in names if name not in {REPORT, SKIPPED}]
+    if foreign and not overwrite:
+        raise OutputError(
+            f"{out}: not empty (holds {foreign[0]!r}); give a new or empty folder, or --overwrite, "
+            "which removes only what prep wrote"
+        )
+    return None
+
+
+def _same_dataset(plan: Plan) -> Manifest:
+    remedy = "give another folder, or --overwrite to prepare it again"
+    try:
+        manifest = read_manifest(plan.out)
+    except FormatError as error:
+        raise OutputError(f"{plan.out}: holds a damaged dataset ({error}); {remedy}") from error
+    if manifest.recipe_hash != plan.recipe_hash:
+        raise OutputError(f"{plan.out}: holds a dataset made with other options; {remedy}")
+    if manifest.source_hash != plan.listing.fingerprint():
+        raise OutputError(f"{plan.out}: holds a dataset made from other input; {remedy}")
+    return manifest
+
+
+def _run_hash(out: Path) -> str | None:
+    try:
+        value = read_json(out / WORK / _RUN)
+    except (MissingShardError, FormatError):
+        return None  # the run ended before its first shard
+    return str(value)
+
+
+def claim(plan: Plan, *, overwrite: bool) -> Claim:
+    """Take the output folder for this run; remove what was to be overwritten.
+
+    Raises:
+        OutputError: Another run is writing there, or the folder cannot be written.
+    """
+    work = plan.out / WORK
+    try:
+        work.mkdir(parents=True, exist_ok=True)
+        held = Claim(plan.out, _lock(work))
+    except OSError as error:
+        raise output_error(plan.out, error) from error
+    try:
+        resumed = _run_hash(plan.out) == plan.run_hash and not (plan.out / MANIFEST).exists()
+        if not resumed:
+            if overwrite:
+                _remove_dataset(plan.out)
+            _refuse_collisions(plan)
+            write_atomically(work / _RUN, to_json(plan.run_hash))
+        _clear_temporary(plan.out)
+    except OSError as error:
+        held.release(finished=False)
+        raise output_error(plan.out, error) from error
+    except BaseException:
+        held.release(finished=False)
+        raise
+    return held
+
+
+def _lock(work: Path) -> int:
+    """Lock the work folder; the kernel gives the lock back when its owner dies."""
+    path = work / _LOCK
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # The owner before may have finished and removed the file between the two calls.
+        same = path.exists() and path.stat().st_ino == os.fstat(descriptor).st_ino
+    except BlockingIOError:
+        same = False
+    except BaseException:
+        os.close(descriptor)
+        raise
+    if not same:
+        os.close(descriptor)
+        raise OutputError(f"{work.parent}: another prep run is writing here; wait for it to end")
+    return descriptor
+
+
+def _clear_temporary(out: Path) -> None:
+    for path in (out / WORK).glob("tmp-*"):
+        path.unlink(missing_ok=True)
+
+
+def _refuse_collisions(plan: Plan) -> None:
+    for task in plan.tasks():
+        for field in task.recipe.fields():
+            path = task.shard_path(field)
+            if os.path.lexists(path):
+                raise OutputError(f"{path}: is there already, and prep did not write it; move it")
+
+
+def _remove_dataset(out: Path) -> None:
+    """Remove what prep wrote, manifest first; files of others stay."""
+    paths: list[Path] = []
+    if (out / MANIFEST).exists():
+        manifest = read_manifest(out)
+        (out / MANIFEST).unlink()
+        sync_directory(out)
+        paths += dataset_files(out, manifest)
+    for receipt in sorted((out / WORK).glob("*.receipt.json")):
+        paths += [out / name for name in _receipt_files(receipt)]
+        receipt.unlink()
+    paths += [out / REPORT, out / SKIPPED]
+    for path in paths:
+        path.unlink(missing_ok=True)
+    _remove_empty_folders(out, paths)
+
+
+def dataset_files(out: Path, manifest: Manifest) -> list[Path]:
+    """Return every file that the manifest stands for, apart from itself."""
+    container = CONTAINERS[manifest.container]
+    shards = [
+        container.shard_path(out, name, index, field)
+        for name, split in manifest.splits.items()
+        for field in split.fields
+        for index, count in enumerate(split.counts)
+        if count
+    ]
+    return [*shards, *(out / name for name in container.group_files(manifest))]
+
+
+def _receipt_files(receipt: Path) -> list[str]:
+    names = [str(path) for path, _, _ in parse_receipt(receipt).files.values()]
+    for name in names:
+        if ".." in Path(name).parts or Path(name).is_absolute():
+            raise FormatError(f"{receipt}: names {name!r} outside the dataset; remove the receipt")
+    return names
+
+
+def _remove_empty_folders(out: Path, paths: Iterable[Path]) -> None:
+    folders = {folder for path in paths for folder in path.parents if out in folder.parents}
+    for folder in sorted(folders, key=lambda folder: len(folder.parts), reverse=True):
+        if folder.is_dir() and not any(folder.iterdir()):
+            folder.rmdir()
+
+
+def check_room(out: Path, nbytes: int) -> None:
+    """Refuse to begin what the disk cannot hold.
+
+    Raises:
+        OutputError: Fewer bytes are free than will be written.
+    """
+    free = shutil.disk_usage(out).free
+    if nbytes + _RESERVE > free:
+        raise OutputError(
+            f"{out}: {human_nbytes(nbytes)} to be written, {human_nbytes(free)} free; make room, "
+            "use smaller or fewer sizes, or give another disk"
+        )

@@ -1,0 +1,111 @@
+"""What a run did, for people and for programs."""
+
+import platform
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Final
+
+from preprocess.sources import printable
+
+_TOOLS: Final = ("prepshards", "numpy", "torch", "opencv-python-headless", "pillow", "simplejpeg")
+_SHOWN: Final = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What a finished run did.
+
+    Attributes:
+        out: The dataset's folder.
+        samples: Samples in the dataset, by split.
+        nbytes: Bytes in its shards.
+        seconds: Wall time of this run, from the first shard to the manifest.
+        made: Samples that this run made; the rest were finished by an earlier, interrupted one.
+        skipped: (key, reason) of every item that could not become a sample.
+        max_skipped: How many skipped items were accepted beforehand.
+        ignored: Why other files were passed over -> how many.
+        notes: What the user should know.
+        workers: Workers used.
+        backend: joblib backend used; "" when nothing was left to do.
+    """
+
+    out: Path
+    samples: Mapping[str, int]
+    nbytes: int
+    seconds: float
+    made: int
+    skipped: Sequence[tuple[str, str]]
+    max_skipped: int
+    ignored: Mapping[str, int]
+    notes: Sequence[str]
+    workers: int
+    backend: str
+
+    @property
+    def too_many_skipped(self) -> bool:
+        """Whether more items were skipped than was accepted beforehand."""
+        return len(self.skipped) > self.max_skipped
+
+    def to_json(self) -> dict[str, Any]:
+        """Return JSON values, with the versions of the tools that took part."""
+        reasons = Counter(reason for _, reason in self.skipped)
+        return {
+            "out": printable(str(self.out)),
+            "samples": dict(self.samples),
+            "nbytes": self.nbytes,
+            "seconds": round(self.seconds, 3),
+            "samples_made": self.made,
+            "samples_per_second": round(self.made / self.seconds, 1) if self.seconds > 0 else None,
+            "skipped": len(self.skipped),
+            "skipped_by_reason": dict(reasons.most_common()),
+            "ignored": dict(self.ignored),
+            "notes": [printable(note) for note in self.notes],
+            "workers": self.workers,
+            "backend": self.backend,
+            "tools": tool_versions(),
+        }
+
+    def to_text(self) -> str:
+        """Return lines for people."""
+        total = sum(self.samples.values())
+        splits = ", ".join(f"{name} {count:,}" for name, count in self.samples.items())
+        lines = [f"{total:,} samples ({splits}), {human_nbytes(self.nbytes)} in {self.out}"]
+        if not self.backend:
+            lines.append("nothing to do: the dataset is complete, from the same input and options")
+        elif self.seconds > 0:
+            rate = f"{self.made / self.seconds:,.1f} samples/s"
+            lines.append(
+                f"{self.made:,} made in {self.seconds:.1f} s: {rate}, {self.workers} workers "
+                f"({self.backend})"
+            )
+        lines += [f"note: {printable(note)}" for note in self.notes]
+        lines += [f"ignored: {count:,} {reason}" for reason, count in self.ignored.items()]
+        if self.skipped:
+            lines.append(f"skipped: {len(self.skipped):,}, all listed in {self.out}/skipped.jsonl")
+            shown = self.skipped[:_SHOWN]
+            lines += [f"  {printable(key)}: {printable(reason)}" for key, reason in shown]
+        return "\n".join(lines)
+
+
+def tool_versions() -> dict[str, str]:
+    """Return the versions of what takes part in preparing."""
+    found = {"python": platform.python_version(), "platform": platform.platform()}
+    for name in _TOOLS:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "not installed as a package"
+    return found
+
+
+def human_nbytes(count: int) -> str:
+    """Return a size for people: decimal units, three digits."""
+    value = float(count)
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if value < 1000:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.3g} {unit}"
+        value /= 1000
+    return f"{value:,.3g} PB"

@@ -1,0 +1,136 @@
+"""The engine: joblib over the shards of a plan -> receipts -> manifest. It knows no modality."""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+from loaders.format.spec import Manifest
+from preprocess.commit import build_manifest, commit, write_skipped
+from preprocess.output import check_room, claim, find_complete
+from preprocess.plan import Plan, RunOptions
+from preprocess.report import Report
+from preprocess.shard_writer import Receipt, ShardTask, Shared, read_receipt, write_shard
+
+OnProgress = Callable[[int, int, int], None]
+"""Told (samples, skipped, bytes) as they are made; called from worker threads."""
+
+
+def run(plan: Plan, options: RunOptions, on_progress: OnProgress = lambda *_: None) -> Report:
+    """Carry out a plan: write the shards that are not there yet, then the manifest.
+
+    Args:
+        plan: What to do.
+        options: How to do it; the same that the plan was made with.
+        on_progress: Told what has been made.
+
+    Returns:
+        What was done.
+
+    Raises:
+        SourceError: No item at all could become a sample.
+        OutputError: The output folder belongs to something else, or cannot take the data.
+    """
+    start = time.perf_counter()
+    manifest = find_complete(plan, overwrite=options.overwrite)
+    if manifest is not None:
+        return _report(plan, options, manifest, ())
+    held = claim(plan, overwrite=options.overwrite)
+    finished = False
+    try:
+        kept, pending = _look_for_receipts(plan)
+        for receipt in kept:
+            on_progress(receipt.count, len(receipt.skipped), receipt.nbytes)
+        check_room(plan.out, sum(task.nbytes for task in pending))
+        workers = options.worker_count()
+        backend = options.backend
+        if backend == "auto":
+            backend = plan.recipe.backend(plan.listing, workers)
+        fresh = _write_shards(pending, backend, workers, on_progress)
+        receipts = [*kept, *fresh]
+        finished = not any(receipt.count for receipt in receipts)  # nothing that is worth keeping
+        skipped = write_skipped(plan, receipts)
+        manifest = build_manifest(plan, receipts)
+        report = replace(
+            _report(plan, options, manifest, skipped),
+            seconds=time.perf_counter() - start,
+            made=sum(receipt.count for receipt in fresh),
+            backend=backend,
+        )
+        commit(plan, manifest, report)
+        finished = True
+    finally:
+        held.release(finished=finished)
+    return report
+
+
+def _look_for_receipts(plan: Plan) -> tuple[list[Receipt], list[ShardTask]]:
+    """Return what this run has finished before, and what is left to do."""
+    kept, pending = [], []
+    for task in plan.tasks():
+        receipt = read_receipt(task)
+        if receipt is None:
+            pending.append(task)
+        else:
+            kept.append(receipt)
+    return kept, pending
+
+
+def _write_shards(
+    tasks: Sequence[ShardTask], backend: str, workers: int, on_progress: OnProgress
+) -> list[Receipt]:
+    if backend == "threading":
+        return _write_in_threads(tasks, workers, on_progress)
+    from joblib import Parallel, delayed, parallel_config
+
+    processes = max(1, min(len(tasks), workers))
+    threads = max(1, workers // processes)
+    receipts = []
+    with parallel_config(backend=backend, n_jobs=processes):
+        calls = (delayed(write_shard)(replace(task, threads=threads)) for task in tasks)
+        for receipt in Parallel(return_as="generator_unordered")(calls):
+            on_progress(receipt.count, len(receipt.skipped), receipt.nbytes)
+            receipts.append(receipt)
+    return receipts
+
+
+def _write_in_threads(
+    tasks: Sequence[ShardTask], workers: int, on_progress: OnProgress
+) -> list[Receipt]:
+    from joblib import Parallel, delayed, parallel_config
+
+    # NOTE [ Shards wait, samples run ]
+    # The samples of a few shards share one pool of `workers` threads, first come first served: the
+    # last shard still has every thread, and one shard's fsync overlaps the next one's work.
+    in_work = max(1, min(len(tasks), max(2, workers // 4)))
+    with ThreadPoolExecutor(workers, thread_name_prefix="prep") as pool:
+        shared = Shared(pool, workers, threading.Event(), on_progress)
+        try:
+            with parallel_config(backend="threading", n_jobs=in_work):
+                calls = (delayed(write_shard)(task, shared) for task in tasks)
+                return list(Parallel(return_as="generator_unordered")(calls))
+        finally:
+            shared.stop.set()
+
+
+def _report(
+    plan: Plan, options: RunOptions, manifest: Manifest, skipped: Sequence[tuple[str, str]]
+) -> Report:
+    return Report(
+        out=plan.out,
+        samples={name: split.count for name, split in manifest.splits.items()},
+        nbytes=sum(
+            sum(files.nbytes)
+            for split in manifest.splits.values()
+            for files in split.files.values()
+        ),
+        seconds=0.0,
+        made=0,
+        skipped=skipped,
+        max_skipped=options.max_skipped,
+        ignored=plan.listing.ignored,
+        notes=plan.listing.notes,
+        workers=options.worker_count(),
+        backend="",
+    )
