@@ -55,7 +55,7 @@ def measure(dataset: Path, *, batch_size: int, rounds: int) -> tuple[Runs, int]:
     count = len(data)
     array = np.empty((count, SIDE, SIDE, 3), np.uint8)
     array[:] = np.arange(SIDE, dtype=np.uint8)[:, None, None]  # every page is written, so present
-    loader = Loader(data, batch_size=batch_size, shuffle=True, seed=0)
+    loader = Loader(data, batch_size=batch_size, shuffle=True, seed=0, drop_last=False)
     contenders = {
         "loaders.Loader": partial(_one_epoch, loader, count),
         "take from one array": partial(_gather, array, batch_size),

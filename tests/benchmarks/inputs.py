@@ -12,7 +12,7 @@ PAINTED = 12  # distinct pictures of a painted set; the rest are copies under ot
 
 
 def usable_photos(folder: Path | None, scratch: Path, count: int, size: tuple[int, int]) -> Path:
-    """Give a folder of exactly `count` photos: links to given ones, or painted ones.
+    """Give a folder of exactly `count` photos: copies of given ones, or painted ones.
 
     Args:
         folder: Real photos, at least `count` of them in its whole tree; None paints some.
@@ -29,7 +29,7 @@ def usable_photos(folder: Path | None, scratch: Path, count: int, size: tuple[in
     if len(found) < count:
         raise ValueError(f"{folder}: {len(found)} photos, {count} are needed")
     for index, path in enumerate(found[:: len(found) // count][:count]):
-        (chosen / f"{index:05d}{path.suffix.lower()}").symlink_to(path.resolve())
+        shutil.copyfile(path, chosen / f"{index:05d}{path.suffix.lower()}")
     return chosen
 
 

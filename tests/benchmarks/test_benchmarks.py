@@ -31,11 +31,12 @@ def test_ratios_are_paired_by_round_and_reported_with_their_range() -> None:
     assert "time / ours: 2.00 (1.00 to 4.00)  seconds: 2.000 2.000 16.000" in lines[2]
 
 
-def test_given_photos_are_linked_and_too_few_are_refused(tmp_path: Path) -> None:
+def test_given_photos_are_copied_and_too_few_are_refused(tmp_path: Path) -> None:
     painted = inputs.usable_photos(None, tmp_path / "a", 5, (32, 24))
-    linked = inputs.usable_photos(painted, tmp_path / "b", 4, (1, 1))
-    assert len(list(linked.iterdir())) == 4
-    assert all(path.is_symlink() for path in linked.iterdir())
+    copied = inputs.usable_photos(painted, tmp_path / "b", 4, (1, 1))
+    originals = {path.read_bytes() for path in painted.iterdir()}
+    assert len(list(copied.iterdir())) == 4
+    assert {path.read_bytes() for path in copied.iterdir()} <= originals
     with pytest.raises(ValueError, match="5 photos, 6 are needed"):
         inputs.usable_photos(painted, tmp_path / "c", 6, (1, 1))
 
