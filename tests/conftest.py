@@ -1,0 +1,36 @@
+"""Datasets that several test files read; each is made once, by the product itself."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from preprocess import ImageOptions, RunOptions, images_to_shards
+from tests.synthetic import write_image_tree
+
+
+@pytest.fixture(scope="session")
+def make_dataset(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """Return a function that prepares a small folder of photos: 3 classes, 2 splits, 2 sizes."""
+    photos = tmp_path_factory.mktemp("photos")
+    write_image_tree(photos, ["ant", "bee", "cat"], 6, splits=["train", "validation"])
+    made: dict[str, Path] = {}
+
+    def make(container: str = "tensor", shard_nbytes: int = 22_000, fresh: bool = False) -> Path:
+        name = f"{container}-{shard_nbytes}"
+        if name in made and not fresh:
+            return made[name]
+        out = tmp_path_factory.mktemp("dataset") / "out"
+        options = ImageOptions(sizes=((32, 32), (24, 16)))
+        images_to_shards(
+            photos, out, options, RunOptions(container=container, shard_nbytes=shard_nbytes)
+        )
+        return out if fresh else made.setdefault(name, out)
+
+    return make
+
+
+@pytest.fixture(params=["tensor", "zarr"])
+def dataset_path(request: pytest.FixtureRequest, make_dataset: Callable[..., Path]) -> Path:
+    """Return a dataset of several shards, in each container."""
+    return make_dataset(request.param)

@@ -1,0 +1,65 @@
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.synthetic import write_image_tree
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text()
+
+
+def blocks(language: str, text: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
+
+
+def test_the_photos_to_batches_code_runs_as_it_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_image_tree(tmp_path / "photos", ["ant", "bee"], 40, size=(64, 48), splits=["train"])
+    monkeypatch.chdir(tmp_path)
+    section = README.split("## Photos to batches")[1]
+    command = blocks("bash", section)[0].split()
+    assert command[0] == "prep"
+    prep = Path(sys.executable).with_name("prep")
+    subprocess.run([prep, *command[1:]], check=True)
+    code = blocks("python", section)[0]
+    assert code.count('"cuda"') == 2
+    backbone = torch.nn.Sequential(
+        torch.nn.AdaptiveAvgPool2d(4), torch.nn.Flatten(), torch.nn.Linear(48, 2)
+    )
+    names = {"backbone": backbone, "loss": torch.nn.functional.cross_entropy}
+    exec(code.replace('"cuda"', '"cpu"'), names)  # the same lines on a machine without a GPU
+    assert backbone[2].weight.grad is not None
+
+
+def test_the_format_page_reads_a_dataset_with_numpy_alone(
+    make_dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (ROOT / "loaders" / "format" / "README.md").read_text()
+    path = make_dataset()
+    code = blocks("python", page)[0].replace("image_512", "image_32").replace("OUT", str(path))
+    names: dict[str, object] = {}
+    exec(code, names)
+    assert names["images"].shape[1:] == (32, 32, 3)
+    assert names["names"][0].startswith(b"train/ant/")
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "loaders/format/README.md"])
+def test_links_between_pages_lead_somewhere(page: str) -> None:
+    for target in re.findall(r"\]\(([^)#]+)\)", (ROOT / page).read_text()):
+        assert "://" in target or (ROOT / page).parent.joinpath(target).exists(), target
+
+
+def test_every_option_and_command_that_the_readme_names_exists() -> None:
+    prep = Path(sys.executable).with_name("prep")
+    known = subprocess.run([prep, "images", "--help"], capture_output=True, text=True, check=True)
+    for command in ("check", "info"):
+        run = subprocess.run([prep, command, "--help"], capture_output=True, text=True, check=True)
+        known.stdout += run.stdout
+    prose = re.sub(r"```.*?```", "", README, flags=re.DOTALL)
+    for option in set(re.findall(r"`(--[a-z-]+)", prose)):
+        assert option in known.stdout, option

@@ -1,0 +1,109 @@
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from loaders import Loader, SelectionError, ShardsError, open_dataset
+from loaders.sampling import epoch_order
+
+
+def keys(loader: Loader) -> list[str]:
+    return [key for batch in loader for key in batch["key"]]
+
+
+def test_an_epoch_visits_every_sample_once_in_full_batches(dataset_path: Path) -> None:
+    ds = open_dataset(dataset_path, size=32)
+    loader = Loader(ds, 4)
+    batches = list(loader)
+    assert len(batches) == len(loader) == 4
+    assert all(batch["image"].shape == (4, 3, 32, 32) for batch in batches)
+    assert len({key for batch in batches for key in batch["key"]}) == 16
+    whole = Loader(ds, 4, drop_last=False)
+    assert sorted(keys(whole)) == sorted(ds[index]["key"] for index in range(18))
+    assert len(whole) == 5
+
+
+def test_batches_hold_the_samples_of_their_keys(dataset_path: Path) -> None:
+    ds = open_dataset(dataset_path, size=32)
+    by_key = {ds[index]["key"]: ds[index] for index in range(len(ds))}
+    for batch in Loader(ds, 5, drop_last=False):
+        for image, label, key in zip(batch["image"], batch["label"], batch["key"], strict=True):
+            assert torch.equal(image, by_key[key]["image"])
+            assert label == by_key[key]["label"]
+
+
+def test_each_pass_is_the_next_epoch_and_set_epoch_returns_to_one(dataset_path: Path) -> None:
+    ds = open_dataset(dataset_path, size=32)
+    loader = Loader(ds, 4, seed=5)
+    first, second = keys(loader), keys(loader)
+    assert first != second
+    loader.set_epoch(0)
+    assert keys(loader) == first
+    assert keys(loader) == second
+    assert keys(Loader(ds, 4, seed=5)) == first
+    assert keys(Loader(ds, 4, seed=6)) != first
+
+
+def test_without_shuffling_batches_are_as_stored(dataset_path: Path) -> None:
+    ds = open_dataset(dataset_path, size=32)
+    stored = [ds[index]["key"] for index in range(18)]
+    assert keys(Loader(ds, 5, shuffle=False, drop_last=False)) == stored
+
+
+def test_batches_do_not_share_memory(dataset_path: Path) -> None:
+    batches = list(Loader(open_dataset(dataset_path, size=32), 2))
+    copies = [batch["image"].clone() for batch in batches]
+    batches[0]["image"].zero_()
+    for batch, copy in zip(batches[1:], copies[1:], strict=True):
+        assert torch.equal(batch["image"], copy)
+
+
+def test_breaking_off_ends_the_gather_thread(dataset_path: Path) -> None:
+    before = threading.active_count()
+    for _ in Loader(open_dataset(dataset_path, size=32), 1):
+        break
+    assert threading.active_count() == before
+
+
+def test_an_error_while_gathering_reaches_the_loop(make_dataset) -> None:
+    path = make_dataset(fresh=True)
+    next(path.glob("train/*.image_32.npy")).unlink()
+    with pytest.raises(ShardsError, match="not found"):
+        keys(Loader(open_dataset(path, size=32), 4))
+
+
+def test_settings_that_give_no_batch_are_refused(dataset_path: Path) -> None:
+    ds = open_dataset(dataset_path, size=32)
+    with pytest.raises(SelectionError, match="18 train samples, so no batch is full"):
+        Loader(ds, 19)
+    with pytest.raises(SelectionError, match="batch_size=0"):
+        Loader(ds, 0)
+    assert len(keys(Loader(ds, 19, drop_last=False))) == 18
+
+
+def test_an_absent_device_is_refused_when_the_loader_is_made(dataset_path: Path) -> None:
+    absent = f"cuda:{torch.cuda.device_count()}"
+    with pytest.raises(ShardsError, match=absent):
+        Loader(open_dataset(dataset_path, size=32), 4, device=absent)
+
+
+def test_the_path_through_device_slots_gives_the_same_batches(dataset_path: Path) -> None:
+    ds = open_dataset(dataset_path, size=32)
+    loader = Loader(ds, 5, seed=1, drop_last=False, device="cpu")
+    order = epoch_order(18, shuffle=True, seed=1, epoch=0)
+    through_slots = loader._send([order[start : start + 5] for start in range(0, 18, 5)])
+    for batch, expected in zip(through_slots, loader, strict=True):
+        assert torch.equal(batch["image"], expected["image"])
+        assert torch.equal(batch["label"], expected["label"])
+        assert batch["key"] == expected["key"]
+
+
+def test_breaking_off_the_device_path_ends_its_thread(dataset_path: Path) -> None:
+    before = threading.active_count()
+    loader = Loader(open_dataset(dataset_path, size=32), 1)
+    batches = loader._send([np.array([index]) for index in range(18)])
+    next(batches)
+    batches.close()
+    assert threading.active_count() == before
