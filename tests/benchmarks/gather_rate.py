@@ -1,7 +1,7 @@
 """Shuffled batches from warm maps through `loaders.Loader`, against the memory's own speed.
 
-The limit is `np.take` of the same rows, in the same order, from one array in memory into one
-reused buffer: a copy of the same bytes with nothing around it.
+The limits are `np.take` of as many random rows from one array in memory: into one reused buffer,
+which stays in the processor's cache, and into a fresh one, as whoever hands out batches must.
 
 Run: python -m tests.benchmarks.gather_rate
 """
@@ -38,17 +38,19 @@ def _one_epoch(loader: Any, count: int) -> None:
         raise RuntimeError(f"the loader gave {seen} images, {count} were expected")
 
 
-def _gather(array: NDArray[np.uint8], batch_size: int) -> None:
+def _gather(array: NDArray[np.uint8], batch_size: int, *, reused: bool) -> None:
     order = np.random.default_rng(0).permutation(len(array))
     buffer = np.empty((batch_size, *array.shape[1:]), np.uint8)
     for start in range(0, len(array), batch_size):
         rows = order[start : start + batch_size]
+        if not reused:
+            buffer = np.empty_like(buffer)
         # The default mode="raise" copies through a hidden buffer at half the speed.
         np.take(array, rows, axis=0, out=buffer[: len(rows)], mode="clip")
 
 
 def measure(dataset: Path, *, batch_size: int, rounds: int) -> tuple[Runs, int]:
-    """Time whole epochs in turns; give the runs and the number of images."""
+    """Time whole epochs in turns, everything in the page cache; give the runs and the images."""
     from loaders import Loader, open_dataset
 
     data = open_dataset(dataset, split="train", size=SIDE)
@@ -58,7 +60,8 @@ def measure(dataset: Path, *, batch_size: int, rounds: int) -> tuple[Runs, int]:
     loader = Loader(data, batch_size=batch_size, shuffle=True, seed=0, drop_last=False)
     contenders = {
         "loaders.Loader": partial(_one_epoch, loader, count),
-        "take from one array": partial(_gather, array, batch_size),
+        "take, fresh buffer": partial(_gather, array, batch_size, reused=False),
+        "take, one buffer": partial(_gather, array, batch_size, reused=True),
     }
     alternate(contenders, 1)  # the maps come into the page cache
     return alternate(contenders, rounds), count
@@ -76,7 +79,7 @@ def main() -> None:
         dataset = prepare(Path(scratch), chosen.count, chosen.shard_nbytes)
         runs, count = measure(dataset, batch_size=chosen.batch_size, rounds=chosen.rounds)
     title = f"{count} images of {SIDE}x{SIDE}x3 from the page cache, batch {chosen.batch_size}"
-    show(report(title, runs, count=count, unit="images", reference="take from one array"))
+    show(report(title, runs, count=count, unit="images", reference="take, fresh buffer"))
 
 
 if __name__ == "__main__":
