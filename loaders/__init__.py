@@ -11,10 +11,12 @@ if TYPE_CHECKING:
     from loaders.batches import Loader
     from loaders.dataset import ShardDataset, open_dataset
     from loaders.errors import (
-        ChecksumError,
+        DeviceError,
         FormatError,
+        ImageTypeError,
         IncompleteError,
         MissingShardError,
+        NormalizeError,
         SelectionError,
         ShardsError,
         VersionError,
@@ -22,12 +24,14 @@ if TYPE_CHECKING:
     from loaders.normalize import Normalize, NormalizedModel
 
 __all__ = [
-    "ChecksumError",
+    "DeviceError",
     "FormatError",
+    "ImageTypeError",
     "IncompleteError",
     "Loader",
     "MissingShardError",
     "Normalize",
+    "NormalizeError",
     "NormalizedModel",
     "SelectionError",
     "ShardDataset",

@@ -27,20 +27,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from loaders.errors import SelectionError, ShardsError
+from loaders.errors import DeviceError, RingClosedError, SelectionError
 
 # Fields start on a multiple of this many bytes: a cache line, and more than any element needs.
 _ALIGNMENT = 64
 
 Layout = Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]]
-
-
-class DeviceError(ShardsError, RuntimeError):
-    """The device is not there, or a ring was used out of turn."""
-
-
-class RingClosedError(DeviceError):
-    """The ring was closed; a gather thread that sees this has nothing more to do."""
 
 
 def check_device(device: torch.device | str | int) -> torch.device:

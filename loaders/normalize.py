@@ -12,7 +12,7 @@ from typing import Protocol, Self
 import torch
 from torch import Tensor, nn
 
-from loaders.errors import SelectionError, ShardsError
+from loaders.errors import ImageTypeError, NormalizeError, SelectionError
 
 # The largest value of each stored type: what 1.0 is in the 0..1 scale of the statistics.
 _LEVELS = {torch.uint8: 255.0, torch.uint16: 65535.0}
@@ -26,14 +26,6 @@ _OUTPUT_DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 _NARROW_INTEGERS = frozenset(
     {torch.uint8, torch.int8, torch.uint16, torch.int16, torch.uint32, torch.int32}
 )
-
-
-class NormalizeError(ShardsError, ValueError):
-    """Statistics that cannot normalize, or images that do not fit the statistics."""
-
-
-class ImageTypeError(NormalizeError, TypeError):
-    """The images are not stored integers."""
 
 
 class HasStatistics(Protocol):

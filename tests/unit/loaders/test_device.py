@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from loaders.device import DeviceError, PinnedRing, RingClosedError, Slot, check_device
-from loaders.errors import SelectionError, ShardsError
+from loaders.device import PinnedRing, Slot, check_device
+from loaders.errors import DeviceError, RingClosedError, SelectionError, ShardsError
 
 RECORD = np.dtype([("a", "<u2"), ("b", "<i4"), ("c", "u1")])
 DTYPES = ["u1", "i1", "<u2", "<i2", "<u4", "<i4", "<u8", "<i8", "<f2", "<f4", "<f8", "?"]

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from loaders.errors import SelectionError, ShardsError
-from loaders.normalize import ImageTypeError, Normalize, NormalizedModel, NormalizeError
+from loaders.errors import ImageTypeError, NormalizeError, SelectionError, ShardsError
+from loaders.normalize import Normalize, NormalizedModel
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 FLOATS = (torch.float32, torch.float16, torch.bfloat16)

@@ -9,7 +9,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from loaders.normalize import Normalize, NormalizedModel, NormalizeError
+from loaders.errors import NormalizeError
+from loaders.normalize import Normalize, NormalizedModel
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
