@@ -6,7 +6,10 @@ import pytest
 import torch
 
 from loaders import Loader, SelectionError, ShardsError, open_dataset
+from loaders.batches import BufferPool
 from loaders.sampling import epoch_order
+from preprocess import ImageOptions, images_to_shards
+from tests.synthetic import write_image_tree
 
 
 def keys(loader: Loader) -> list[str]:
@@ -58,6 +61,40 @@ def test_batches_do_not_share_memory(dataset_path: Path) -> None:
     batches[0]["image"].zero_()
     for batch, copy in zip(batches[1:], copies[1:], strict=True):
         assert torch.equal(batch["image"], copy)
+
+
+def test_a_pooled_array_is_used_again_only_when_nothing_over_it_is_left() -> None:
+    pool = BufferPool(2)
+    shape, dtype = (4, 600_000), np.dtype(np.uint8)
+    first = pool.take(shape, dtype)
+    address = first.ctypes.data
+    view = torch.from_numpy(first)[1:3].permute(1, 0)
+    del first
+    others = [pool.take(shape, dtype) for _ in range(3)]
+    assert address not in {other.ctypes.data for other in others}
+    assert len({other.ctypes.data for other in others}) == 3
+    pool = BufferPool(2)
+    first = pool.take(shape, dtype)
+    address = first.ctypes.data
+    view = torch.from_numpy(first)
+    del first
+    view.fill_(5)
+    assert pool.take(shape, dtype).ctypes.data != address
+    del view
+    assert pool.take(shape, dtype).ctypes.data == address
+    assert pool.take((4, 600_001), dtype).shape == (4, 600_001)
+
+
+def test_large_batches_that_are_kept_are_never_overwritten(tmp_path: Path) -> None:
+    write_image_tree(tmp_path / "photos", ["ant", "bee"], 8, size=(64, 48))
+    options = ImageOptions(sizes=((640, 640),))
+    images_to_shards(tmp_path / "photos", tmp_path / "out", options)
+    ds = open_dataset(tmp_path / "out")
+    kept = list(Loader(ds, 1, seed=2))
+    for batch in kept:
+        assert batch["image"].nbytes > 1 << 20
+        (index,) = [i for i in range(16) if ds[i]["key"] == batch["key"][0]]
+        assert torch.equal(batch["image"][0], ds[index]["image"])
 
 
 def test_breaking_off_ends_the_gather_thread(dataset_path: Path) -> None:
