@@ -76,9 +76,11 @@ def check_dataset(
     with parallel_config(backend="threading", n_jobs=workers or cpu_count()):
         found = Parallel()(delayed(_check_file)(file, full=full) for file in shards)
     problems = [problem for problem in found if problem]
-    for name, data in described.items():
-        if not (root / name).is_file() or (root / name).read_bytes() != data:
-            problems.append(f"{root / name}: missing or changed; prepare the dataset again")
+    problems += [
+        problem
+        for name, data in described.items()
+        if (problem := _check_described(root / name, data))
+    ]
     expected = {file.path for file in shards} | {root / name for name in described}
     return CheckReport(
         path=root,
@@ -117,7 +119,17 @@ def _check_file(file: ExpectedFile, *, full: bool) -> str | None:
     return None
 
 
+def _check_described(path: Path, data: bytes) -> str | None:
+    try:
+        if path.is_file() and path.stat().st_size == len(data) and path.read_bytes() == data:
+            return None
+    except OSError as error:
+        return f"{path}: cannot be read: {error.strerror}"
+    return f"{path}: missing or changed; prepare the dataset again"
+
+
 def _foreign(root: Path, expected: set[Path]) -> Iterator[str]:
+    own = expected | {root / name for name in _OWN}
     for path in sorted(root.rglob("*")):
-        if not path.is_dir() and path not in expected and path.name not in _OWN:
+        if path not in own and (path.is_symlink() or not path.is_dir()):
             yield str(path.relative_to(root))

@@ -1,25 +1,29 @@
 """The `prep` command: options -> one call -> report. Heavy packages load inside the commands."""
 
+import errno
 import sys
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import click
 
 from loaders.errors import ShardsError
-from preprocess.values import ByteCount, ImageSizes, SizesCommand
+from preprocess.values import ByteCount, ImageSizes, SizesCommand, check_backend, join_sizes
 
 if TYPE_CHECKING:
     from loaders.format.spec import Container
+    from preprocess.folders import LabelMode
     from preprocess.images import Background, ImageOptions
     from preprocess.plan import RunOptions
     from preprocess.resize import Fit, Resample
-    from preprocess.sources import LabelMode
 
 EXIT_ERROR = 1
 EXIT_SKIPPED = 3
 EXIT_INTERRUPTED = 130
+
+_INTERRUPTED = "preprocess.interrupted"
+"""Key in a context's `meta`: what an interrupt leaves behind, for its message."""
 
 FOLDER = click.Path(path_type=Path)
 
@@ -32,13 +36,22 @@ class PrepGroup(click.Group):
         try:
             return super().invoke(ctx)
         except ShardsError as error:
-            from preprocess.sources import printable
-
-            click.echo(f"error: {printable(str(error))}", err=True)
-            ctx.exit(EXIT_ERROR)
+            _fail(ctx, str(error))
+        except OSError as error:
+            if error.errno == errno.EPIPE:
+                raise  # the reader of a pipe went away: Click ends quietly
+            place = f"{error.filename!s}: " if error.filename else ""
+            _fail(ctx, f"{place}{error.strerror or error}")
         except KeyboardInterrupt:
-            click.echo("interrupted; the same command goes on from here", err=True)
+            click.echo(f"interrupted{ctx.meta.get(_INTERRUPTED, '')}", err=True)
             ctx.exit(EXIT_INTERRUPTED)
+
+
+def _fail(ctx: click.Context, message: str) -> NoReturn:
+    from preprocess.sources import printable
+
+    click.echo(f"Error: {printable(message)}", err=True)
+    ctx.exit(EXIT_ERROR)
 
 
 @click.group(cls=PrepGroup, context_settings={"help_option_names": ["-h", "--help"]})
@@ -47,7 +60,7 @@ def prep() -> None:
     """Prepare training data once, as shards that a GPU never waits for."""
 
 
-@prep.command(cls=SizesCommand)
+@prep.command(cls=SizesCommand, short_help="Resize a folder of photos to one or more sizes.")
 @click.argument("source", type=FOLDER, metavar="SRC")
 @click.argument("out", type=FOLDER)
 @click.option(
@@ -55,6 +68,7 @@ def prep() -> None:
     type=ImageSizes(),
     multiple=True,
     required=True,
+    callback=join_sizes,
     metavar="N|WxH ...",
     help="Sizes to store, in pixels: 512 is a square, 512x384 is width x height.",
 )
@@ -91,6 +105,7 @@ def prep() -> None:
 @click.option(
     "--max-pixels",
     type=click.IntRange(min=1),
+    metavar="N",
     default=178_956_970,
     show_default=True,
     help="Refuse pictures with more pixels before decoding them.",
@@ -113,23 +128,35 @@ def prep() -> None:
     help="Bytes of samples to a shard.",
 )
 @click.option(
-    "--workers", type=click.IntRange(min=1), help="Photos prepared at a time.  [default: cores]"
+    "--workers",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Photos prepared at a time.  [default: cores]",
 )
 @click.option(
     "--backend",
+    metavar="NAME",
+    callback=check_backend,
     default="auto",
     show_default=True,
-    help="joblib backend: threading, loky, or another that is registered.",
+    help="joblib backend: threading (threads), loky (processes), or another that is registered; "
+    "auto chooses by the size and number of the photos.",
 )
 @click.option(
     "--max-skipped",
     type=click.IntRange(min=0),
+    metavar="N",
     default=0,
     show_default=True,
     help="Unreadable photos to accept; more end with exit code 3, the dataset written.",
 )
-@click.option("--limit", type=click.IntRange(min=1), help="Prepare only N photos, evenly spaced.")
-@click.option("--overwrite", is_flag=True, help="Remove what prep wrote to OUT before.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Prepare only N photos, evenly spaced over all.",
+)
+@click.option("--overwrite", is_flag=True, help="First remove what prep wrote to OUT earlier.")
 @click.option("--dry-run", is_flag=True, help="Say what would be written, and write nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 @click.pass_context
@@ -140,27 +167,29 @@ def images(ctx: click.Context, /, **options: Any) -> None:
     is read and decoded once for all sizes. Unreadable files are skipped, and listed with their
     cause in OUT/skipped.jsonl. The same command again goes on where an interrupted one ended.
     """
+    chosen, run_options = _image_options(options), _run_options(options)
     if not options["dry_run"]:
         _load_early("torch")
     from preprocess.images import plan_images
     from preprocess.run import run
-    from preprocess.terminal import print_json, print_plan, progress_bar
+    from preprocess.terminal import check_plan, print_json, print_plan, print_text, progress_bar
 
-    chosen, run_options = _image_options(options), _run_options(options)
     plan = plan_images(options["source"], options["out"], chosen, run_options, options["limit"])
     if options["dry_run"]:
-        print_plan(plan, as_json=options["as_json"])
+        check_plan(plan, overwrite=run_options.overwrite)
+        print_plan(plan, overwrite=run_options.overwrite, as_json=options["as_json"])
         return
+    ctx.meta[_INTERRUPTED] = "; finished shards are kept, the same command goes on from there"
     with progress_bar(plan.listing.count, plan.nbytes) as on_progress:
         report = run(plan, run_options, on_progress)
     if options["as_json"]:
         print_json(report.to_json())
     else:
-        click.echo(report.to_text())
+        print_text(report.to_text())
     if report.too_many_skipped:
         click.echo(
-            f"{len(report.skipped):,} items were skipped, {report.max_skipped:,} accepted: the "
-            f"dataset is written and usable; --max-skipped {len(report.skipped)} accepts them",
+            f"skipped: {len(report.skipped):,}, accepted: {report.max_skipped:,}; the dataset is "
+            f"written and usable; --max-skipped {len(report.skipped)} accepts as many",
             err=True,
         )
         ctx.exit(EXIT_SKIPPED)
@@ -177,10 +206,9 @@ def _load_early(name: str) -> None:
 def _image_options(options: dict[str, Any]) -> "ImageOptions":
     from preprocess.images import ImageOptions
 
-    sizes = tuple(size for group in options["sizes"] for size in group)
     try:
         return ImageOptions(
-            sizes=sizes,
+            sizes=options["sizes"],
             grayscale=options["grayscale"],
             fit=cast("Fit", options["fit"]),
             resample=cast("Resample", options["resample"]),
@@ -206,42 +234,51 @@ def _run_options(options: dict[str, Any]) -> "RunOptions":
     )
 
 
-@prep.command()
+@prep.command(short_help="Show what a dataset holds.")
 @click.argument("path", type=FOLDER, metavar="OUT")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def info(path: Path, **options: Any) -> None:
     """Show what a dataset holds: splits, fields, shapes, counts, bytes, statistics."""
     from loaders.format.spec import read_manifest
-    from preprocess.terminal import describe, info_text, print_json
+    from preprocess.terminal import describe, info_text, print_json, print_text
 
     described = describe(read_manifest(path))
     if options["as_json"]:
         print_json(described)
     else:
-        click.echo(info_text(path, described))
+        print_text(info_text(path, described))
 
 
-@prep.command()
+@prep.command(short_help="Compare a dataset with its manifest.")
 @click.argument("path", type=FOLDER, metavar="OUT")
 @click.option("--full", is_flag=True, help="Compare checksums: reads every byte.")
-@click.option("--workers", type=click.IntRange(min=1), help="Files read at a time.")
+@click.option(
+    "--workers",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Files read at a time.  [default: cores]",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 @click.pass_context
 def check(ctx: click.Context, /, path: Path, **options: Any) -> None:
-    """Compare a dataset with its manifest: every file there, of the right size and content."""
+    """Compare a dataset with its manifest: every file there, of the right size.
+
+    With --full, of the right content too. A missing, cut, extended or changed file makes the exit
+    code 1; files that are not part of the dataset are listed, and do no harm.
+    """
     from preprocess.check import check_dataset
-    from preprocess.terminal import check_text, print_json
+    from preprocess.terminal import check_text, print_json, print_text
 
     report = check_dataset(path, full=options["full"], workers=options["workers"])
     if options["as_json"]:
         print_json(report.to_json())
     else:
-        click.echo(check_text(report))
+        print_text(check_text(report))
     if report.problems:
         ctx.exit(EXIT_ERROR)
 
 
-@prep.command()
+@prep.command(short_help="Show the whole way, from photos to a trained model.")
 @click.argument("out", type=FOLDER, default=Path("prep-demo"))
 def demo(out: Path) -> None:
     """Make photos, prepare, check and open them, and train a small model: the whole way.

@@ -7,23 +7,18 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
-from loaders.format.spec import SPLITS
 from preprocess.errors import SampleError, SourceError
-
-LabelMode = Literal["auto", "folders", "none"]
-
-SPLIT_FOLDERS: Final = {
-    "train": "train",
-    "validation": "validation",
-    "val": "validation",
-    "test": "test",
-}
-"""Top folder -> split."""
+from preprocess.folders import SPLIT_FOLDERS as SPLIT_FOLDERS  # noqa: PLC0414 - for importers
+from preprocess.folders import LabelMode as LabelMode  # noqa: PLC0414 - for importers
+from preprocess.folders import find_classes, find_splits
 
 UNFINISHED: Final = (".part", ".partial", ".crdownload", ".download", ".tmp")
 """Endings of downloads that have not finished."""
+
+_REASONS: Final = 12
+"""Reasons for ignoring files that are counted one by one."""
 
 _HEAD_NBYTES: Final = 64
 """Bytes of a file that tell what it is."""
@@ -128,13 +123,15 @@ def list_folder(
     Raises:
         SourceError: The folder is missing, cannot be read, holds no item, or is ambiguous.
     """
-    if not source.is_dir():
-        raise SourceError(f"{source}: {'not a folder' if source.exists() else 'no such folder'}")
+    _check_folder(source)
     items: list[Item] = []
     skipped: list[SampleError] = []
     ignored: Counter[str] = Counter()
-    for key, entry in _walk(source, "", frozenset(), follow_links=follow_links):
-        found = _classify(key, entry, wanted, follow_links=follow_links)
+    for key, entry in _walk(source, follow_links=follow_links):
+        if isinstance(entry, SampleError):
+            found: Item | SampleError | str = entry
+        else:
+            found = _classify(key, entry, wanted, follow_links=follow_links)
         if isinstance(found, Item):
             items.append(found)
         elif isinstance(found, SampleError):
@@ -145,39 +142,90 @@ def list_folder(
         raise SourceError(_nothing_found(source, wanted, skipped, ignored))
     items.sort(key=lambda item: os.fsencode(item.key))
     skipped.sort(key=lambda error: os.fsencode(error.key))
-    splits, depth = _split_by_folder(items, source)
     listing = Listing(
-        root=source, splits=splits, skipped=tuple(skipped), ignored=dict(sorted(ignored.items()))
+        root=source,
+        splits={"train": tuple(items)},
+        skipped=tuple(skipped),
+        ignored=_most_common(ignored),
     )
-    if labels == "none":
-        return listing
-    return _label_by_folder(listing, depth, insist=labels == "folders")
+    return _arrange(listing, items, labels)
+
+
+def _arrange(listing: Listing, items: Sequence[Item], labels: LabelMode) -> Listing:
+    """Give every item its split and its label, by the folders that it lies in."""
+    keys = [item.key for item in items]
+    found = find_splits(keys, listing.root)
+    splits = {name: [items[index] for index in chosen] for name, chosen in found.members.items()}
+    notes = list(found.notes)
+    classes: tuple[str, ...] = ()
+    if labels != "none":
+        by_split = {name: [item.key for item in group] for name, group in splits.items()}
+        known = find_classes(
+            by_split, found.depth, listing.root, insist=labels == "folders", notes=notes
+        )
+        classes = known.names
+        for name, numbers in known.labels.items():
+            pairs = zip(splits[name], numbers, strict=True)
+            splits[name] = [replace(item, label=label) for item, label in pairs]
+    return replace(
+        listing,
+        splits={name: tuple(group) for name, group in splits.items()},
+        classes=classes,
+        notes=tuple(notes),
+    )
+
+
+def _check_folder(source: Path) -> None:
+    try:
+        mode = source.stat().st_mode
+        if not stat.S_ISDIR(mode):
+            raise SourceError(f"{source}: not a folder; give the folder that holds the files")
+        with os.scandir(source):
+            return
+    except FileNotFoundError as error:
+        raise SourceError(f"{source}: no such folder") from error
+    except OSError as error:
+        raise SourceError(f"{source}: cannot be listed: {error.strerror}") from error
 
 
 def _walk(
-    folder: Path,
-    prefix: str,
-    above: frozenset[tuple[int, int]],
-    *,
-    follow_links: bool,
-) -> Iterator[tuple[str, os.DirEntry[str]]]:
-    """Yield every entry that is not a folder to go into; links in a loop end it."""
+    source: Path, *, follow_links: bool
+) -> Iterator[tuple[str, os.DirEntry[str] | SampleError]]:
+    """Yield every entry that is not a folder to go into, and folders that cannot be listed.
+
+    A folder that a link leads back to is not entered again from inside itself, so loops end.
+    """
+    # A stack and no recursion: folders may nest deeper than Python's calls.
+    waiting: list[tuple[str, frozenset[tuple[int, int]]]] = [("", frozenset())]
+    while waiting:
+        prefix, above = waiting.pop()
+        folder = os.path.join(source, prefix)
+        try:
+            if follow_links:
+                status = os.stat(folder)
+                identity = (status.st_dev, status.st_ino)
+                if identity in above:
+                    continue
+                above |= {identity}
+            with os.scandir(folder) as entries:
+                found = list(entries)
+        except OSError as error:
+            reason = f"a folder that cannot be listed: {error.strerror}"
+            yield prefix, SampleError(prefix, reason)
+            continue
+        for entry in found:
+            key = prefix + entry.name
+            if not entry.name.startswith(".") and _is_folder(entry, follow_links=follow_links):
+                waiting.append((f"{key}/", above))
+            else:
+                yield key, entry
+
+
+def _is_folder(entry: os.DirEntry[str], *, follow_links: bool) -> bool:
     try:
-        status = folder.stat()
-        identity = (status.st_dev, status.st_ino)
-        if identity in above:
-            return
-        with os.scandir(folder) as entries:
-            found = list(entries)
-    except OSError as error:
-        raise SourceError(f"{folder}: cannot be listed: {error.strerror}") from error
-    for entry in found:
-        if not entry.name.startswith(".") and entry.is_dir(follow_symlinks=follow_links):
-            below = folder / entry.name
-            inside = above | {identity}
-            yield from _walk(below, f"{prefix}{entry.name}/", inside, follow_links=follow_links)
-        else:
-            yield prefix + entry.name, entry
+        return entry.is_dir(follow_symlinks=follow_links)
+    except OSError:  # a link to itself, or one whose target may not be looked at
+        return False
 
 
 def _classify(
@@ -189,13 +237,13 @@ def _classify(
     ending = os.path.splitext(entry.name)[1].lower()
     if ending in UNFINISHED:
         return f"unfinished download ({ending})"
-    if entry.is_symlink() and not follow_links:
-        return SampleError(key, "a symbolic link; give --follow-links to take what links point to")
     try:
         status = entry.stat()
     except OSError as error:
-        reason = "a symbolic link to nothing" if entry.is_symlink() else str(error.strerror)
-        return SampleError(key, reason)
+        kind = "a symbolic link to nothing" if entry.is_symlink() else "cannot be looked at"
+        return SampleError(key, f"{kind}: {error.strerror}")
+    if entry.is_symlink() and not follow_links:
+        return SampleError(key, "a symbolic link; give --follow-links to take what links point to")
     if not stat.S_ISREG(status.st_mode):
         reason = f"not a regular file but a {_kind_of(status.st_mode)}"
         return SampleError(key, reason) if ending in wanted.extensions else reason
@@ -224,64 +272,20 @@ def _nothing_found(
     source: Path, wanted: Wanted, skipped: Sequence[SampleError], ignored: Counter[str]
 ) -> str:
     if skipped:
-        return f"{source}: none of {len(skipped)} {wanted.what}s can be read; first: {skipped[0]}"
+        first = min(skipped, key=lambda error: os.fsencode(error.key))
+        return f"{source}: none of {len(skipped):,} {wanted.what}s can be read; the first: {first}"
     if ignored:
-        seen = ", ".join(f"{count} {reason}" for reason, count in ignored.most_common(3))
-        return f"{source}: no {wanted.what} among the {sum(ignored.values())} files: {seen}"
-    return f"{source}: the folder is empty"
+        seen = ", ".join(f"{count:,} {reason}" for reason, count in ignored.most_common(3))
+        total = sum(ignored.values())
+        return f"{source}: no {wanted.what} among {total:,} file{'s' * (total != 1)}: {seen}"
+    return f"{source}: the folder is empty; give one that holds {wanted.what}s"
 
 
-def _split_by_folder(items: list[Item], source: Path) -> tuple[dict[str, tuple[Item, ...]], int]:
-    """Return the items of each split, and how many path parts name the split."""
-    tops = {item.key.partition("/")[0] for item in items if "/" in item.key}
-    named = tops & set(SPLIT_FOLDERS)
-    stray = next((i.key for i in items if i.key.partition("/")[0] not in named), None)
-    if not named or (stray is not None and "train" not in named):
-        # A class may be called "test"; it is a split only in the company of others.
-        return {"train": tuple(items)}, 0
-    if stray is not None:
-        raise SourceError(
-            f"{source}: {stray} lies outside the split folders {sorted(named)}; move it into one, "
-            "or rename them if they are classes"
-        )
-    if {"val", "validation"} <= named:
-        raise SourceError(f"{source}: both val/ and validation/ are there; keep one")
-    groups: dict[str, list[Item]] = {name: [] for name in SPLITS}
-    for item in items:
-        groups[SPLIT_FOLDERS[item.key.partition("/")[0]]].append(item)
-    return {name: tuple(group) for name, group in groups.items() if group}, 1
-
-
-def _label_by_folder(listing: Listing, depth: int, *, insist: bool) -> Listing:
-    """Give every item the index of its class folder, the path part at `depth`."""
-    notes = []
-    with_classes: dict[str, list[str]] = {}
-    for name, items in listing.splits.items():
-        folders = [_class_of(item.key, depth) for item in items]
-        bare = folders.count("")
-        first = items[folders.index("")].key if bare else ""
-        if not bare:
-            with_classes[name] = folders
-        elif insist:
-            raise SourceError(f"{listing.root}: {first} lies in no class folder")
-        elif bare < len(items):
-            notes.append(
-                f"{name}: no labels, since {bare} of {len(items)} items lie in no class folder "
-                f"(the first is {first})"
-            )
-    seen = {folder for folders in with_classes.values() for folder in folders}
-    classes = tuple(sorted(seen, key=os.fsencode))
-    index = {name: label for label, name in enumerate(classes)}
-    splits = dict(listing.splits)
-    for name, folders in with_classes.items():
-        pairs = zip(splits[name], folders, strict=True)
-        splits[name] = tuple(replace(item, label=index[folder]) for item, folder in pairs)
-    return replace(listing, splits=splits, classes=classes, notes=tuple(notes))
-
-
-def _class_of(key: str, depth: int) -> str:
-    parts = key.split("/")
-    return parts[depth] if len(parts) > depth + 1 else ""
+def _most_common(ignored: Counter[str]) -> dict[str, int]:
+    """Return the commonest reasons by name, and the rest (of many endings) as one."""
+    shown = dict(sorted(ignored.most_common(_REASONS)))
+    rest = ignored.total() - sum(shown.values())
+    return {**shown, "of other endings": rest} if rest else shown
 
 
 def read_item(root: Path, item: Item) -> bytes:

@@ -6,16 +6,26 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
 from loaders.format.spec import Manifest
 from preprocess.check import CheckReport
+from preprocess.output import check_room, find_complete
 from preprocess.plan import Plan
 from preprocess.report import human_nbytes
 from preprocess.run import OnProgress
+from preprocess.shard_writer import read_receipt
 from preprocess.sources import printable
+
+_SHOWN: Final = 8
+"""Classes named in a line for people; the rest are counted."""
+
+
+def print_text(text: str) -> None:
+    """Print lines for people, on any terminal: names that are not text are escaped."""
+    click.echo("\n".join(printable(line) for line in text.split("\n")))
 
 
 def print_json(value: Any) -> None:
@@ -31,7 +41,7 @@ def progress_bar(samples: int, nbytes: int) -> Iterator[OnProgress]:
         samples: Items to be prepared.
         nbytes: Bytes to be written if none is skipped.
     """
-    if not sys.stderr.isatty():
+    if sys.stderr is None or not sys.stderr.isatty():
         yield lambda *_: None
         return
     import threading
@@ -76,11 +86,32 @@ def progress_bar(samples: int, nbytes: int) -> Iterator[OnProgress]:
         yield advance
 
 
-def print_plan(plan: Plan, *, as_json: bool) -> None:
-    """Print what a run would write."""
-    nearest = next(folder for folder in (plan.out, *plan.out.absolute().parents) if folder.exists())
-    free = shutil.disk_usage(nearest).free
-    described: dict[str, Any] = {
+def check_plan(plan: Plan, *, overwrite: bool) -> None:
+    """Refuse what the run itself would refuse, touching nothing.
+
+    Raises:
+        OutputError: The output folder holds something else, or the disk is too small.
+    """
+    if find_complete(plan, overwrite=overwrite) is None and not overwrite:
+        check_room(_nearest_folder(plan.out), _nbytes_left(plan, overwrite=overwrite))
+
+
+def _nearest_folder(out: Path) -> Path:
+    return next(folder for folder in (out, *out.absolute().parents) if folder.is_dir())
+
+
+def _nbytes_left(plan: Plan, *, overwrite: bool) -> int:
+    """Return the bytes of the shards that the run would write."""
+    if overwrite:
+        return plan.nbytes
+    if find_complete(plan, overwrite=False) is not None:
+        return 0
+    return sum(task.nbytes for task in plan.tasks() if read_receipt(task) is None)
+
+
+def describe_plan(plan: Plan, *, overwrite: bool) -> dict[str, Any]:
+    """Return what a run would write, as JSON values."""
+    return {
         "out": printable(str(plan.out)),
         "container": plan.container,
         "splits": {
@@ -95,29 +126,45 @@ def print_plan(plan: Plan, *, as_json: bool) -> None:
             }
             for name, items in plan.listing.splits.items()
         },
-        "classes": [printable(name) for name in plan.listing.classes],
+        "classes": list(plan.listing.classes),
         "skipped": len(plan.listing.skipped),
         "ignored": plan.listing.ignored,
         "notes": [printable(note) for note in plan.listing.notes],
         "nbytes": plan.nbytes,
-        "nbytes_free": free,
+        "nbytes_left": _nbytes_left(plan, overwrite=overwrite),
+        "nbytes_free": shutil.disk_usage(_nearest_folder(plan.out)).free,
     }
+
+
+def print_plan(plan: Plan, *, overwrite: bool, as_json: bool) -> None:
+    """Print what a run would write."""
+    described = describe_plan(plan, overwrite=overwrite)
     if as_json:
         print_json(described)
         return
+    lines = []
     for name, split in described["splits"].items():
-        per_shard = f"{split['shards']:,} shards of up to {split['samples_per_shard']:,}"
-        click.echo(f"{name}: {split['samples']:,} samples in {per_shard}")
-        click.echo(_fields_text(split["fields"]))
-    click.echo(_classes_text(described["classes"]))
-    for note in described["notes"]:
-        click.echo(f"note: {note}")
-    for reason, count in described["ignored"].items():
-        click.echo(f"ignored: {count:,} {reason}")
+        lines += [_split_text(name, split), _fields_text(split["fields"])]
+    lines.append(_classes_text(described["classes"]))
+    lines += [f"note: {note}" for note in described["notes"]]
+    lines += [f"ignored: {count:,} {reason}" for reason, count in described["ignored"].items()]
     if described["skipped"]:
-        click.echo(f"skipped: {described['skipped']:,} that cannot be read, before decoding any")
-    click.echo(f"to be written: {human_nbytes(plan.nbytes)} ({plan.nbytes:,} bytes) to {plan.out}")
-    click.echo(f"free there: {human_nbytes(free)}")
+        lines.append(f"skipped: {described['skipped']:,} that are not readable files")
+        lines += [f"  {printable(str(error))}" for error in plan.listing.skipped[:_SHOWN]]
+    nbytes, left = described["nbytes"], described["nbytes_left"]
+    lines.append(f"to be written: {human_nbytes(nbytes)} ({nbytes:,} bytes) to {plan.out}")
+    if left != nbytes:
+        lines.append(f"of these, still to do: {human_nbytes(left)} ({left:,} bytes)")
+    lines.append(f"free there: {human_nbytes(described['nbytes_free'])}")
+    print_text("\n".join(lines))
+
+
+def _split_text(name: str, split: dict[str, Any]) -> str:
+    samples, shards = split["samples"], split["shards"]
+    return (
+        f"{name}: {samples:,} sample{'s' * (samples != 1)} in {shards:,} "
+        f"shard{'s' * (shards != 1)} of up to {split['samples_per_shard']:,}"
+    )
 
 
 def _fields_text(fields: dict[str, Any]) -> str:
@@ -126,8 +173,10 @@ def _fields_text(fields: dict[str, Any]) -> str:
 
 
 def _classes_text(classes: list[str]) -> str:
-    shown = ", ".join(classes[:8]) + (", ..." if len(classes) > 8 else "")
-    return f"classes: {len(classes):,} ({shown})" if classes else "classes: none"
+    if not classes:
+        return "classes: none"
+    shown = ", ".join(printable(name) for name in classes[:_SHOWN])
+    return f"classes: {len(classes):,} ({shown}{', ...' if len(classes) > _SHOWN else ''})"
 
 
 def describe(manifest: Manifest) -> dict[str, Any]:
@@ -176,12 +225,9 @@ def info_text(path: Path, described: dict[str, Any]) -> str:
         )
     ]
     recipe = ", ".join(f"{key}={value}" for key, value in described["recipe"].items())
-    lines += [f"recipe: {recipe}", _classes_text([printable(c) for c in described["classes"]])]
+    lines += [f"recipe: {recipe}", _classes_text(described["classes"])]
     for name, split in described["splits"].items():
-        lines.append(
-            f"{name}: {split['samples']:,} samples in {split['shards']:,} shards of up to "
-            f"{split['samples_per_shard']:,}"
-        )
+        lines.append(_split_text(name, split))
         for field, facts in split["fields"].items():
             shape = facts["shape"] or "scalar"
             size = human_nbytes(facts["nbytes"])
@@ -193,7 +239,7 @@ def info_text(path: Path, described: dict[str, Any]) -> str:
                 lines.append(f"  {field}: mean {mean}, std {std}")
         if split["class_counts"] is not None:
             counts = zip(described["classes"], split["class_counts"], strict=True)
-            shown = [f"{printable(c)} {n:,}" for c, n in list(counts)[:8]]
+            shown = [f"{printable(c)} {n:,}" for c, n in list(counts)[:_SHOWN]]
             more = ", ..." if len(described["classes"]) > len(shown) else ""
             lines.append(f"  samples of each class: {', '.join(shown)}{more}")
     return "\n".join(lines)

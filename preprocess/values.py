@@ -11,7 +11,14 @@ _UNITS: Final = {
     "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40,
 }  # fmt: skip
 
-_SIZES = re.compile(r"\d+(x\d+)?(,\d+(x\d+)?)*")
+# Digits are ASCII and few: `int` and `float` have limits of their own, far above any use.
+_BYTES: Final = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?)\s*([a-z]*)")
+_SIZE: Final = r"[0-9]{1,9}(?:[xX×][0-9]{1,9})?"
+_SIZES: Final = re.compile(rf"\s*{_SIZE}(?:(?:\s*,\s*|\s+){_SIZE})*\s*,?\s*")
+_EXAMPLE: Final = "512 (a square) or 512x384 (width x height)"
+
+Sizes = tuple[tuple[int, int], ...]
+"""(width, height) pairs in pixels."""
 
 
 class ByteCount(click.ParamType[int]):
@@ -23,27 +30,65 @@ class ByteCount(click.ParamType[int]):
         """Return the number of bytes."""
         if isinstance(value, int):
             return value
-        match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]*)", str(value).strip().lower())
+        match = _BYTES.fullmatch(str(value).strip().lower())
         if match is None or match[2] not in _UNITS or float(match[1]) == 0:
             self.fail(f"{value!r}: expected bytes such as 256MB, 1.5GiB or 4096", param, ctx)
         return max(1, int(float(match[1]) * _UNITS[match[2]]))
 
 
-class ImageSizes(click.ParamType[tuple[tuple[int, int], ...]]):
+class ImageSizes(click.ParamType[Sizes]):
     """One or more sizes in pixels: 512 for a square, 512x384 for width x height."""
 
     name = "sizes"
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[tuple[int, int], ...]:
+    ) -> Sizes:
         """Return (width, height) pairs."""
         if isinstance(value, tuple):
             return value
-        if not _SIZES.fullmatch(str(value)):
-            self.fail(f"{value!r}: expected sizes such as 512 or 512x384", param, ctx)
-        pairs = (part.partition("x") for part in str(value).split(","))
-        return tuple((int(width), int(height or width)) for width, _, height in pairs)
+        text = str(value)
+        if not text.strip():
+            self.fail(f"at least one size must follow, such as {_EXAMPLE}", param, ctx)
+        if not _SIZES.fullmatch(text):
+            self.fail(f"{text!r}: expected sizes such as {_EXAMPLE}", param, ctx)
+        pairs = []
+        for size in re.findall(_SIZE, text):
+            width, _, height = re.sub("[X×]", "x", size).partition("x")
+            pair = (int(width), int(height or width))
+            if 0 in pair:
+                self.fail(f"{size!r}: a side must be at least 1 pixel", param, ctx)
+            pairs.append(pair)
+        return tuple(pairs)
+
+
+def join_sizes(ctx: click.Context, param: click.Parameter, value: tuple[Sizes, ...]) -> Sizes:
+    """Put the values of repeated options together; each size may be given once."""
+    sizes = tuple(pair for group in value for pair in group)
+    twice = next((pair for pair in sizes if sizes.count(pair) > 1), None)
+    if twice is not None:
+        width, height = twice
+        shown = str(width) if width == height else f"{width}x{height}"
+        raise click.BadParameter(f"{shown} is given twice", ctx=ctx, param=param)
+    return sizes
+
+
+def check_backend(ctx: click.Context, param: click.Parameter, name: str) -> str:
+    """Refuse a joblib backend that is not there, before anything is listed or written."""
+    if name == "auto":
+        return name
+    from joblib import parallel_config
+    from joblib.parallel import get_active_backend
+
+    try:
+        with parallel_config(backend=name):
+            usable = get_active_backend()[0].supports_return_generator
+    except (ImportError, ValueError) as error:
+        raise click.BadParameter(str(error), ctx=ctx, param=param) from error
+    if not usable:
+        reason = f"{name!r} cannot hand over results as they are made; loky and threading can"
+        raise click.BadParameter(reason, ctx=ctx, param=param)
+    return name
 
 
 class SizesCommand(click.Command):
@@ -56,23 +101,39 @@ class SizesCommand(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Join the sizes, then parse as usual."""
-        joined: list[str] = []
-        words = iter(args)
-        for word in words:
-            if joined and joined[-2:-1] == ["--sizes"] and _SIZES.fullmatch(word):
-                joined[-1] = f"{joined[-1]},{word}" if joined[-1] else word
-            elif word == "--sizes":
-                joined += [word, ""]
-            elif word == "--":
-                joined += [word, *words]
-            else:
-                joined.append(word)
+        words, last = _join_sizes(args)
         try:
-            return super().parse_args(ctx, joined)
+            return super().parse_args(ctx, words)
         except click.MissingParameter as error:
-            taken = next((w for w in joined if "," in w and _SIZES.fullmatch(w)), None)
-            if not isinstance(error.param, click.Argument) or taken is None:
+            if not isinstance(error.param, click.Argument) or not last:
                 raise
-            last = taken.rpartition(",")[2]
-            hint = f"if {last} is a folder and not a size, write ./{last}"
-            raise click.MissingParameter(hint, ctx=ctx, param=error.param) from error
+            hint = f"{last} was taken as a size; if it is a folder, write ./{last}"
+            raise click.MissingParameter(f"({hint})", ctx=ctx, param=error.param) from error
+        except click.UsageError as error:
+            if type(error) is click.UsageError:  # words left over
+                message = f"{error.message}. Sizes are written {_EXAMPLE}"
+                raise click.UsageError(message, ctx=ctx) from error
+            raise
+
+
+def _join_sizes(args: list[str]) -> tuple[list[str], str]:
+    """Return the words with each run of sizes as one, and the last word that was joined on."""
+    joined: list[str] = []
+    last = ""
+    rest = args
+    while rest:
+        word, *rest = rest
+        if word == "--":
+            return [*joined, word, *rest], last
+        if word != "--sizes" and not word.startswith("--sizes="):
+            joined.append(word)
+            continue
+        values = [word.removeprefix("--sizes=")] if word != "--sizes" else []
+        # "-5" is a size that is refused; any other word with a dash is the next option.
+        if not values and rest and re.match(r"[^-]|-[0-9]", rest[0]):
+            values.append(rest.pop(0))
+        while rest and values and _SIZES.fullmatch(rest[0]):
+            last = rest.pop(0)
+            values.append(last)
+        joined += ["--sizes", ",".join(value.strip().rstrip(",") for value in values)]
+    return joined, last

@@ -1,0 +1,170 @@
+"""`check_dataset` and `prep check`: every kind of damage is found and named."""
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from loaders.errors import FormatError, IncompleteError
+from preprocess import check_dataset
+from preprocess.cli import prep
+
+
+@pytest.fixture
+def dataset(dataset_path: Path, tmp_path: Path) -> Path:
+    """Return a copy of a dataset, to be damaged."""
+    return Path(shutil.copytree(dataset_path, tmp_path / "dataset"))
+
+
+def shard_of(root: Path) -> Path:
+    """Return the largest file: a shard of images."""
+    return max((p for p in root.rglob("*") if p.is_file()), key=lambda p: (p.stat().st_size, p))
+
+
+def check(root: Path, *options: str) -> Result:
+    return CliRunner().invoke(prep, ["check", str(root), *options])
+
+
+def flip(path: Path, position: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[position] ^= 1
+    path.write_bytes(data)
+
+
+def remove(path: Path) -> None:
+    path.unlink()
+
+
+def cut(path: Path) -> None:
+    os.truncate(path, path.stat().st_size - 1)
+
+
+def extend(path: Path) -> None:
+    os.truncate(path, path.stat().st_size + 1)
+
+
+def replace_by_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def replace_by_fifo(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def test_an_untouched_dataset_is_all_good(dataset: Path) -> None:
+    for full in (False, True):
+        report = check_dataset(dataset, full=full)
+        assert (report.problems, report.foreign) == ((), ())
+    result = check(dataset, "--full", "--workers", "2")
+    assert result.exit_code == 0
+    assert result.stdout.endswith("sizes and checksums: all good\n")
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (remove, "missing"),
+        (cut, "manifest says"),
+        (extend, "manifest says"),
+        (replace_by_folder, "missing"),
+        (replace_by_fifo, "missing"),
+    ],
+)
+def test_a_shard_of_another_size_or_kind_is_named(
+    dataset: Path, damage: Callable[[Path], None], said: str
+) -> None:
+    shard = shard_of(dataset)
+    damage(shard)
+    result = check(dataset)
+    assert result.exit_code == 1
+    (problem, *_) = result.stdout.splitlines()
+    assert problem.startswith(f"{shard}: ")
+    assert said in problem
+    assert result.stdout.endswith("sizes: 1 bad\n")
+
+
+@pytest.mark.parametrize("position", [0, -1, 3000])
+def test_one_flipped_bit_is_found_by_a_full_check(dataset: Path, position: int) -> None:
+    shard = shard_of(dataset)
+    flip(shard, position)
+    assert check(dataset).exit_code == 0
+    result = check(dataset, "--full")
+    assert result.exit_code == 1
+    assert f"{shard}: CRC-32C " in result.stdout
+
+
+def test_every_bad_file_is_listed(dataset: Path) -> None:
+    shards = sorted(p for p in dataset.rglob("*") if p.is_file() and p.stat().st_size > 4096)[:3]
+    remove(shards[0])
+    cut(shards[1])
+    flip(shards[2], 200)
+    problems = check_dataset(dataset, full=True).problems
+    assert [any(str(shard) in problem for problem in problems) for shard in shards] == [True] * 3
+    assert len(problems) == 3
+
+
+def test_files_of_others_are_listed_and_do_no_harm(dataset: Path) -> None:
+    (dataset / "notes.txt").write_text("mine")
+    (dataset / "train/manifest.json").write_text("{}")
+    (dataset / "link").symlink_to(dataset / "train", target_is_directory=True)
+    (dataset / "bad\udcff\n").write_text("")
+    result = check(dataset)
+    assert result.exit_code == 0
+    lines = [line for line in result.stdout.splitlines() if line.startswith("not part of")]
+    assert [line.rpartition(": ")[2] for line in lines] == [
+        "bad\\udcff\\n", "link", "notes.txt", "train/manifest.json",
+    ]  # fmt: skip
+
+
+def test_the_report_file_and_the_list_of_skipped_may_be_removed(dataset: Path) -> None:
+    (dataset / "report.json").unlink()
+    (dataset / "skipped.jsonl").unlink()
+    assert check(dataset).exit_code == 0
+
+
+def test_a_changed_description_of_a_zarr_group_is_found(make_dataset: Callable[..., Path]) -> None:
+    dataset = make_dataset("zarr", fresh=True)
+    described = sorted(dataset.rglob("zarr.json"))
+    remove(described[0])
+    flip(described[1], 2)
+    described[2].write_bytes(described[2].read_bytes() + b" ")
+    problems = check_dataset(dataset).problems
+    assert len(problems) == 3
+    for path in described[:3]:
+        assert f"{path}: missing or changed; prepare the dataset again" in problems
+
+
+def test_json_has_the_documented_keys(dataset: Path) -> None:
+    shard = shard_of(dataset)
+    cut(shard)
+    result = check(dataset, "--json", "--full")
+    assert result.exit_code == 1
+    found = json.loads(result.stdout)
+    assert set(found) == {"path", "files", "nbytes", "full", "problems", "foreign"}
+    assert found["full"] is True
+    assert len(found["problems"]) == 1
+
+
+def test_a_damaged_manifest_is_an_error_in_one_line(dataset: Path) -> None:
+    cut(dataset / "manifest.json")
+    (dataset / "manifest.json").write_bytes((dataset / "manifest.json").read_bytes()[:-50])
+    with pytest.raises(FormatError):
+        check_dataset(dataset)
+    result = check(dataset)
+    assert result.exit_code == 1
+    assert result.stderr.startswith(f"Error: {dataset}/manifest.json: ")
+    assert result.stderr.count("\n") == 1
+
+
+def test_a_folder_that_is_no_dataset_is_an_error_in_one_line(tmp_path: Path) -> None:
+    with pytest.raises(IncompleteError):
+        check_dataset(tmp_path)
+    result = check(tmp_path)
+    assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
+    assert f"{tmp_path}: no manifest.json" in result.stderr

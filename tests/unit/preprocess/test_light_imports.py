@@ -1,0 +1,67 @@
+"""What starting costs: nothing heavy is loaded before it is used."""
+
+import importlib
+import json
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = ("torch", "cv2", "PIL", "joblib", "zarr", "rich", "simplejpeg")
+LOOK = "import json, sys; print(json.dumps(sorted(m for m in sys.modules if '.' not in m)))"
+
+
+def loaded_by(code: str) -> set[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", f"{code}\n{LOOK}"], capture_output=True, text=True, check=True
+    )
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+@pytest.mark.parametrize(
+    ("code", "more"),
+    [
+        ("import loaders", ("numpy", "click")),
+        ("import loaders.errors", ("numpy", "click")),
+        ("import loaders.format.spec", ("click",)),
+        ("import loaders.format.containers", ("click",)),
+        ("import preprocess", ("numpy", "click")),
+        ("import preprocess.cli", ("numpy",)),
+    ],
+)
+def test_importing_a_module_loads_nothing_heavy(code: str, more: tuple[str, ...]) -> None:
+    assert not loaded_by(code) & {*HEAVY, *more}
+
+
+@pytest.mark.parametrize(
+    "words", [["--help"], ["--version"], ["images", "--help"], ["images"], ["imagse"]]
+)
+def test_help_and_usage_errors_load_nothing_heavy(words: list[str]) -> None:
+    code = (
+        "from preprocess.cli import prep\n"
+        f"try: prep({words!r})\nexcept SystemExit as end: assert end.code in (0, 2), end.code"
+    )
+    assert not loaded_by(code) & {*HEAVY, "numpy"}
+
+
+def test_looking_at_a_dataset_loads_no_decoder_and_no_torch(tmp_path) -> None:
+    code = (
+        "from preprocess.cli import prep\n"
+        f"try: prep(['info', {str(tmp_path)!r}])\nexcept SystemExit as end: assert end.code == 1"
+    )
+    assert not loaded_by(code) & {"torch", "cv2", "PIL", "simplejpeg", "zarr", "rich"}
+
+
+@pytest.mark.parametrize("name", ["loaders", "preprocess"])
+def test_public_names_are_sorted_and_can_be_imported(name: str) -> None:
+    package = importlib.import_module(name)
+    assert package.__all__ == sorted(package.__all__)
+    assert set(package.__all__) <= set(dir(package))
+    for public in package.__all__:
+        assert getattr(package, public).__doc__
+
+
+@pytest.mark.parametrize("name", ["loaders", "preprocess"])
+def test_an_unknown_name_is_an_attribute_error(name: str) -> None:
+    with pytest.raises(AttributeError, match="no_such_name"):
+        _ = importlib.import_module(name).no_such_name
