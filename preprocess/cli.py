@@ -25,7 +25,7 @@ EXIT_INTERRUPTED = 130
 _INTERRUPTED = "preprocess.interrupted"
 """Key in a context's `meta`: what an interrupt leaves behind, for its message."""
 
-FOLDER = click.Path(path_type=Path)
+FOLDER = click.Path(path_type=Path, readable=False)  # our own message says why it is not
 
 
 class PrepGroup(click.Group):

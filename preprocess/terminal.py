@@ -1,6 +1,7 @@
 """What the commands print: data to stdout, progress to stderr and only to a terminal."""
 
 import json
+import os
 import shutil
 import sys
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ import click
 
 from loaders.format.spec import Manifest
 from preprocess.check import CheckReport
+from preprocess.errors import OutputError
 from preprocess.output import check_room, find_complete
 from preprocess.plan import Plan
 from preprocess.report import human_nbytes
@@ -90,14 +92,21 @@ def check_plan(plan: Plan, *, overwrite: bool) -> None:
     """Refuse what the run itself would refuse, touching nothing.
 
     Raises:
-        OutputError: The output folder holds something else, or the disk is too small.
+        OutputError: The output folder holds something else or cannot be written, or the disk is
+            too small.
     """
-    if find_complete(plan, overwrite=overwrite) is None and not overwrite:
-        check_room(_nearest_folder(plan.out), _nbytes_left(plan, overwrite=overwrite))
+    if find_complete(plan, overwrite=overwrite) is not None:
+        return
+    folder = _nearest_folder(plan.out)
+    effective = os.access in os.supports_effective_ids
+    if not os.access(folder, os.W_OK | os.X_OK, effective_ids=effective):
+        raise OutputError(f"{plan.out}: cannot write: nothing may be made in {folder}")
+    if not overwrite:  # what would be removed first is not known to be free
+        check_room(folder, _nbytes_left(plan, overwrite=overwrite))
 
 
 def _nearest_folder(out: Path) -> Path:
-    return next(folder for folder in (out, *out.absolute().parents) if folder.is_dir())
+    return next(folder for folder in (out, *out.parents) if folder.is_dir())
 
 
 def _nbytes_left(plan: Plan, *, overwrite: bool) -> int:

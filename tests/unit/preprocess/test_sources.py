@@ -5,14 +5,18 @@ import shutil
 import socket
 import subprocess
 import unicodedata
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from preprocess.cli import prep
 from preprocess.errors import SampleError, SourceError
 from preprocess.folders import LabelMode
 from preprocess.sources import Item, Listing, Wanted, list_folder, printable, read_item
+from tests.synthetic import write_image_tree
 
 WANTED = Wanted(
     what="image",
@@ -223,6 +227,58 @@ def test_a_source_of_links_alone_says_how_to_take_them(tmp_path: Path) -> None:
     (tmp_path / "source/b.img").symlink_to("../elsewhere/a.img")
     with pytest.raises(SourceError, match=r"none of 1 images.*b\.img.*--follow-links"):
         list_here(tmp_path / "source")
+
+
+@pytest.fixture
+def nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Give up root's right to read everything, for one test in its own folder."""
+    monkeypatch.chdir(tmp_path)
+    write_image_tree(tmp_path / "images", ["a"], 1)
+    # What the commands import must be there before: nobody may not read root's packages.
+    assert CliRunner().invoke(prep, ["images", "images", "made", "--sizes", "8"]).exit_code == 0
+    root = os.geteuid() == 0
+    tmp_path.chmod(0o777)
+    if root:
+        os.seteuid(65534)
+    yield
+    if root:
+        os.seteuid(0)
+
+
+def test_what_may_not_be_read_is_skipped_by_name(nobody: None) -> None:
+    source = Path("photos")
+    write(source, "a.img", "closed.img", "closed", "folder/b.img")
+    for name in ("closed.img", "closed", "folder"):
+        (source / name).chmod(0)
+    listing = list_here(source)
+    (source / "folder").chmod(0o755)
+    assert keys(listing) == ["a.img", "closed.img"]
+    assert skipped(listing) == {
+        "closed": "cannot be read: Permission denied",
+        "folder/": "a folder that cannot be listed: Permission denied",
+    }
+    with pytest.raises(SampleError, match=r"closed\.img: cannot be read: Permission denied"):
+        read_item(source, listing.splits["train"][1])
+
+
+def test_a_source_that_may_not_be_read_is_an_error_of_ours(nobody: None) -> None:
+    source = Path("photos")
+    write(source, "a.img")
+    source.chmod(0)
+    words = ["images", "photos", "out", "--sizes", "8"]
+    result = CliRunner().invoke(prep, words)
+    source.chmod(0o755)
+    assert result.exit_code == 1
+    assert result.stderr == "Error: photos: cannot be listed: Permission denied\n"
+
+
+def test_an_output_that_may_not_be_written_is_an_error_in_a_dry_run_too(nobody: None) -> None:
+    Path("closed").mkdir(mode=0o555)
+    words = ["images", "images", "closed/out", "--sizes", "8"]
+    for more in ([], ["--dry-run"]):
+        result = CliRunner().invoke(prep, words + more)
+        assert result.exit_code == 1
+        assert result.stderr.startswith("Error: closed/out: cannot write: ")
 
 
 # ------------------------------------------------------------------------------ splits and classes
