@@ -21,7 +21,7 @@ def channel_statistics(image: NDArray[Any]) -> ChannelStatistics:
     """Sum one image and its squares, channel by channel.
 
     Args:
-        image: [H, W, C] uint8 with up to 4 channels, C-contiguous.
+        image: [H, W, C] uint8 or uint16.
 
     Returns:
         Exact integer sums.
@@ -30,16 +30,32 @@ def channel_statistics(image: NDArray[Any]) -> ChannelStatistics:
 
     height, width, channels = image.shape
     pixels = height * width
+    levels = int(np.iinfo(image.dtype).max)
     if image.dtype != np.uint8 or channels > 4 or pixels >= _EXACT_BELOW:
-        raise ValueError(f"statistics of {image.dtype} {image.shape} are not supported")
+        return _sum_slowly(image, levels)
     # NOTE [ Integers out of doubles ]
-    # cv2 adds 8-bit values and squares exactly and returns mean and deviation as doubles, 17 times
-    # faster than a NumPy sum over axes. The sum of squares is below 2**46 here and the few
-    # roundings on the way are below 2**-50 of it: rounding gives back the exact integer.
-    mean, deviation = (values.reshape(-1) for values in cv2.meanStdDev(image))
+    # cv2 adds 8-bit values and squares exactly and returns mean and deviation as doubles. The sum
+    # of squares is below 2**46 here and the few roundings on the way are below 2**-50 of it:
+    # rounding gives back the exact integer. 1024 x 1024 RGB: 0.25 ms channel by channel, 0.87 ms
+    # interleaved (no vector code for three channels), 15 ms for a NumPy sum over axes.
+    sums, squares = [], []
+    for plane in cv2.split(np.ascontiguousarray(image)):
+        mean, deviation = (float(value[0, 0]) for value in cv2.meanStdDev(plane))
+        sums.append(round(mean * pixels))
+        squares.append(round((deviation**2 + mean**2) * pixels))
+    return ChannelStatistics(pixels=pixels, sums=tuple(sums), squares=tuple(squares), levels=levels)
+
+
+def _sum_slowly(image: NDArray[Any], levels: int) -> ChannelStatistics:
+    """Sum any image in integers, a row at a time: the sums of one row fit 64 bits."""
+    height, width, channels = image.shape
+    sums, squares = [0] * channels, [0] * channels
+    for row in image:
+        values = row.astype(np.uint64)  # [W, C]
+        for channel, total in enumerate(values.sum(axis=0).tolist()):
+            sums[channel] += total
+        for channel, total in enumerate((values * values).sum(axis=0).tolist()):
+            squares[channel] += total
     return ChannelStatistics(
-        pixels=pixels,
-        sums=tuple(round(value) for value in (mean * pixels).tolist()),
-        squares=tuple(round(v) for v in ((deviation**2 + mean**2) * pixels).tolist()),
-        levels=255,
+        pixels=height * width, sums=tuple(sums), squares=tuple(squares), levels=levels
     )

@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import json
+import math
 import mmap
 import os
 import sys
@@ -25,8 +26,17 @@ WORK: Final = ".prep"
 REPORT: Final = "report.json"
 SKIPPED: Final = "skipped.jsonl"
 
+_MAX_DEPTH: Final = 32
+"""Levels of a JSON document: far above any manifest, far below any limit of Python's."""
+
 _CHECKSUM_BLOCK: Final = 1 << 20
 """Bytes per read: large enough for full speed, small enough to stay in the processor's cache."""
+
+_SMALL_ROW: Final = 1 << 16
+"""Bytes of a row below which rows are gathered to a block before they are written."""
+
+_WRITE_BACK: Final = 16 << 20
+"""Bytes after which the disk is set to work on what was written."""
 
 
 def to_json(value: Any, *, indent: int | None = None) -> bytes:
@@ -44,11 +54,19 @@ def read_json(path: Path) -> Any:
         FormatError: It is not UTF-8 JSON, nests too deeply, or repeats a key.
     """
     try:
-        return json.loads(path.read_bytes(), object_pairs_hook=_unique_keys)
+        data = path.read_bytes()
     except FileNotFoundError as error:
         raise MissingShardError(f"{path}: not found") from error
+    except OSError as error:
+        raise FormatError(f"{path}: cannot be read: {error.strerror}") from error
+    try:
+        value = json.loads(
+            data.decode(), object_pairs_hook=_unique_keys, parse_constant=_no_constant
+        )
+        _check_depth(value, _MAX_DEPTH)
     except (ValueError, RecursionError) as error:
         raise FormatError(f"{path}: not valid JSON ({error}); prepare the dataset again") from error
+    return value
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -56,6 +74,21 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) != len(pairs):
         raise ValueError("a key stands twice in one object")
     return found
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON number")
+
+
+def _check_depth(value: Any, allowed: int) -> None:
+    if not allowed:
+        raise ValueError(f"more than {_MAX_DEPTH} levels deep")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError("a number beyond the range of a double")
+    members = value.values() if isinstance(value, dict) else value
+    if isinstance(value, dict | list):
+        for member in members:
+            _check_depth(member, allowed - 1)
 
 
 def write_all(descriptor: int, data: bytes | memoryview) -> None:
@@ -96,6 +129,7 @@ def write_atomically(path: Path, data: bytes, *, work: Path | None = None) -> No
         OSError: The file could not be written whole; then `path` is as it was.
     """
     temporary = (work or path.parent) / f"tmp-{os.getpid()}-{path.name}"
+    made = [folder for folder in path.parents if not folder.exists()]
     try:
         with temporary.open("wb", buffering=0) as file:
             write_all(file.fileno(), data)
@@ -104,7 +138,8 @@ def write_atomically(path: Path, data: bytes, *, work: Path | None = None) -> No
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    sync_directory(path.parent)
+    for folder in (path.parent, *(folder.parent for folder in made)):
+        sync_directory(folder)
 
 
 class RowWriter:
@@ -112,23 +147,61 @@ class RowWriter:
 
     The prefix holds the count in some containers, and the count is known only at the end (items
     may turn out to be unreadable), so the prefix is written twice; its length must not change.
+
+    Args:
+        path: The file; it is made, or emptied.
+        prefix: What precedes the rows, for the count that is expected.
+        room: Bytes to reserve on the disk at once; what is not used is given back. A disk that
+            cannot hold them says so before the work, and reserved blocks are written faster.
+
+    Attributes:
+        crc32c: Checksum of the whole file, once it is finished.
     """
 
-    def __init__(self, path: Path, prefix: bytes) -> None:
+    def __init__(self, path: Path, prefix: bytes, room: int = 0) -> None:
         self.path = path
         self.count = 0
+        self.crc32c = ""
         self._prefix = prefix
+        self._value = 0
+        self._small = bytearray()
+        self._written = 0
+        self._started = 0
         self._file = path.open("wb", buffering=0)
         try:
-            write_all(self._file.fileno(), prefix)
+            if room:
+                os.posix_fallocate(self._file.fileno(), 0, room)
+            self._write(prefix)
         except BaseException:
             self.discard()
             raise
 
     def append(self, row: NDArray[Any]) -> None:
         """Add one row: an array of the field's dtype and shape, C-contiguous."""
-        write_all(self._file.fileno(), row.reshape(-1).view(np.uint8).data)
+        data = row.reshape(-1).view(np.uint8)
+        if data.nbytes < _SMALL_ROW:
+            self._small += data.data
+            if len(self._small) >= _CHECKSUM_BLOCK:
+                self._flush_small()
+        else:
+            self._write(data)
         self.count += 1
+
+    def _flush_small(self) -> None:
+        self._write(bytes(self._small))
+        self._small.clear()
+
+    def _write(self, data: bytes | NDArray[np.uint8]) -> None:
+        self._value = extend(self._value, data)
+        write_all(self._file.fileno(), data if isinstance(data, bytes) else data.data)
+        self._written += len(data)
+        if self._written - self._started >= _WRITE_BACK:
+            # Linux starts to write a range's changed pages when it is told that they are not
+            # needed, and keeps them: the fsync at the end then finds little left to wait for.
+            start, self._started = self._started, self._written
+            os.posix_fadvise(
+                self._file.fileno(), start, self._written - start, os.POSIX_FADV_DONTNEED
+            )
 
     def finish(self, prefix: bytes, suffix: bytes) -> int:
         """Write what depends on the final count, fsync and close.
@@ -139,14 +212,17 @@ class RowWriter:
         if len(prefix) != len(self._prefix):
             raise ValueError(f"{self.path}: prefix of {len(prefix)} bytes, not {len(self._prefix)}")
         descriptor = self._file.fileno()
-        write_all(descriptor, suffix)
+        self._flush_small()
+        self._write(suffix)
+        os.ftruncate(descriptor, self._written)
         if prefix != self._prefix:
             os.lseek(descriptor, 0, os.SEEK_SET)
             write_all(descriptor, prefix)
         os.fsync(descriptor)
-        nbytes = os.fstat(descriptor).st_size
         self._file.close()
-        return nbytes
+        same = prefix == self._prefix
+        self.crc32c = f"{self._value:08x}" if same else checksum(self.path)
+        return self._written
 
     def discard(self) -> None:
         """Close and remove the file; nothing of it was visible."""

@@ -62,6 +62,12 @@ class FieldSpec:
             self.shape,
             "up to 8 sides of at least 1",
         )
+        suits = {
+            "image": len(self.shape) >= 3,
+            "label": self.shape == (),
+            "key": len(self.shape) == 1 and self.dtype == "uint8",
+        }
+        place.expect(suits[self.role], self.shape, f"a shape for the role {self.role!r}")
 
     @property
     def numpy_dtype(self) -> np.dtype[Any]:
@@ -161,7 +167,9 @@ class ChannelStatistics:
         )
         place.expect(len(found.sums) == len(found.squares), entry, "one sum and square a channel")
         possible = all(
-            total <= found.pixels * found.levels and total * total <= found.pixels * square
+            # v <= v * v <= v * levels for every stored value v.
+            total <= square <= total * found.levels <= found.pixels * found.levels**2
+            and total * total <= found.pixels * square
             for total, square in zip(found.sums, found.squares, strict=True)
         )
         place.expect(possible and found.to_json() == entry, entry, "sums, mean and std that agree")
@@ -252,6 +260,12 @@ class SplitSpec:
         capacity = place.at("capacity").integer(entry["capacity"], low=1, high=_MAX_COUNT)
         items = place.at("items").integer(entry["items"], low=0, high=_MAX_COUNT)
         counts = place.at("counts").integers(entry["counts"], low=0, high=capacity)
+        labelled = any(field.role == "label" for field in fields)
+        place.at("class_counts").expect(
+            labelled == (entry["class_counts"] is not None),
+            entry["class_counts"],
+            "counts exactly where there is a label field",
+        )
         place.at("counts").expect(
             len(counts) == -(-items // capacity)
             and (not counts or counts[-1] <= items - capacity * (len(counts) - 1)),

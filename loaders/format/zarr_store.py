@@ -11,6 +11,7 @@ Source:
     offset and size as uint64, 2^64 - 1 twice if absent, then CRC-32C of the index).
 """
 
+import warnings
 from pathlib import Path
 from typing import Any, Final
 
@@ -103,9 +104,15 @@ def group_files(manifest: Manifest) -> dict[str, bytes]:
 
     # A store in memory, not zarr's own file writer: files are written our way, atomically.
     found: dict[str, Any] = {}
-    root = zarr.create_group(store=MemoryStore(found))
+    store = MemoryStore(found)
+    root = zarr.create_group(store=store)
     for name, split in manifest.splits.items():
         _describe_split(root.create_group(name), split)
+    with warnings.catch_warnings():
+        # zarr says that other readers may not know consolidated metadata; they may ignore it.
+        warnings.filterwarnings("ignore", "Consolidated metadata", UserWarning)
+        # With it, listing the group looks at no file beside: manifest.json is none of zarr's.
+        zarr.consolidate_metadata(store)
     return {path: bytes(data.to_bytes()) for path, data in found.items()}
 
 

@@ -1,0 +1,112 @@
+"""Hypothesis strategies: fields, and whole manifests whose parts agree."""
+
+from typing import Any, get_args
+
+import numpy as np
+from hypothesis import strategies as st
+
+from loaders.format.spec import (
+    SPLITS,
+    ChannelStatistics,
+    FieldSpec,
+    Manifest,
+    Role,
+    ShardFiles,
+    SplitSpec,
+)
+
+HASHES = st.text("0123456789abcdef", min_size=64, max_size=64)
+CHECKSUMS = st.text("0123456789abcdef", min_size=8, max_size=8)
+NAMES = st.from_regex(r"[a-z][a-z0-9_]{0,8}", fullmatch=True)
+JSON_VALUES: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers(-(10**9), 10**9) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=6,
+)
+
+
+@st.composite
+def field_specs(draw: st.DrawFn) -> FieldSpec:
+    """Any field."""
+    role: Role = draw(st.sampled_from(get_args(Role)))
+    side = st.integers(1, 7)
+    shapes = {
+        "image": st.tuples(side, side, st.integers(1, 4)),
+        "label": st.just(()),
+        "key": st.tuples(st.integers(1, 40)),
+    }
+    dtype = "uint8" if role == "key" else draw(st.sampled_from(["uint8", "uint16"]))
+    return FieldSpec(name=draw(NAMES), dtype=dtype, shape=draw(shapes[role]), role=role)
+
+
+@st.composite
+def statistics_of(draw: st.DrawFn, field: FieldSpec, count: int) -> ChannelStatistics:
+    """Possible sums of `count` samples of an image field."""
+    channels = field.shape[-1]
+    levels = int(np.iinfo(field.dtype).max)
+    values = draw(
+        st.lists(
+            st.tuples(*[st.integers(0, levels)] * channels),
+            min_size=1 if count else 0,
+            max_size=3 if count else 0,
+        )
+    )
+    return ChannelStatistics(
+        pixels=len(values),
+        sums=tuple(sum(value[c] for value in values) for c in range(channels)),
+        squares=tuple(sum(value[c] ** 2 for value in values) for c in range(channels)),
+        levels=levels,
+    )
+
+
+@st.composite
+def split_specs(draw: st.DrawFn, classes: int) -> SplitSpec:
+    """A split, possibly without items, possibly with labels."""
+    fields = draw(st.lists(field_specs(), min_size=1, max_size=4, unique_by=lambda f: f.name))
+    capacity = draw(st.integers(1, 5))
+    items = draw(st.integers(0, 12))
+    planned = [min(capacity, items - first) for first in range(0, items, capacity)]
+    counts = tuple(draw(st.integers(0, most)) for most in planned)
+    size = len(counts)
+    nbytes = st.lists(st.integers(0, 1 << 40), min_size=size, max_size=size)
+    digits = st.lists(CHECKSUMS, min_size=size, max_size=size)
+    labelled = any(field.role == "label" for field in fields)
+    if labelled and not classes:
+        counts = (0,) * size
+    class_counts = [0] * classes
+    if labelled and classes:
+        for _ in range(sum(counts)):
+            class_counts[draw(st.integers(0, classes - 1))] += 1
+    return SplitSpec(
+        fields=tuple(fields),
+        capacity=capacity,
+        items=items,
+        counts=counts,
+        files={
+            field.name: ShardFiles(nbytes=tuple(draw(nbytes)), crc32c=tuple(draw(digits)))
+            for field in fields
+        },
+        statistics={
+            field.name: draw(statistics_of(field, sum(counts)))
+            for field in fields
+            if field.role == "image"
+        },
+        class_counts=tuple(class_counts) if labelled else None,
+    )
+
+
+@st.composite
+def manifests(draw: st.DrawFn) -> Manifest:
+    """A whole manifest."""
+    classes = draw(st.lists(st.text(min_size=1, max_size=6), max_size=4, unique=True))
+    names = draw(st.lists(st.sampled_from(SPLITS), min_size=1, unique=True))
+    return Manifest(
+        container=draw(st.sampled_from(["tensor", "zarr"])),
+        kind=draw(NAMES),
+        recipe=draw(st.dictionaries(st.text(max_size=6), JSON_VALUES, max_size=3)),
+        recipe_hash=draw(HASHES),
+        source_hash=draw(HASHES),
+        classes=tuple(classes),
+        skipped=draw(st.integers(0, 1000)),
+        splits={name: draw(split_specs(len(classes))) for name in SPLITS if name in names},
+    )
