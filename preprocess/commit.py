@@ -1,15 +1,20 @@
 """The end of a run: receipts -> manifest, and the files beside it. The manifest comes last."""
 
+import json
 from collections.abc import Mapping, Sequence
+
+import numpy as np
 
 from loaders.format.containers import CONTAINERS
 from loaders.format.files import MANIFEST, REPORT, SKIPPED, WORK, to_json, write_atomically
-from loaders.format.spec import ChannelStatistics, Manifest, ShardFiles, SplitSpec
-from preprocess.errors import SourceError
+from loaders.format.spec import Manifest, ShardFiles, SplitSpec
+from preprocess.errors import OutputError, SourceError
 from preprocess.plan import Plan
+from preprocess.receipt import Receipt
 from preprocess.report import Report
-from preprocess.shard_writer import Receipt, output_error
+from preprocess.shard_writer import output_error
 from preprocess.sources import printable
+from preprocess.stats import no_statistics
 
 
 def write_skipped(plan: Plan, receipts: Sequence[Receipt]) -> list[tuple[str, str]]:
@@ -35,6 +40,23 @@ def write_skipped(plan: Plan, receipts: Sequence[Receipt]) -> list[tuple[str, st
             f"written; the first: {first}; all are listed in {plan.out / SKIPPED}"
         )
     return skipped
+
+
+def read_skipped(plan: Plan) -> list[tuple[str, str]]:
+    """Return what a finished run has listed in `skipped.jsonl`.
+
+    Raises:
+        OutputError: The list is missing or damaged.
+    """
+    path = plan.out / SKIPPED
+    try:
+        entries = [json.loads(line) for line in path.read_bytes().splitlines()]
+        return [(str(entry["key"]), str(entry["reason"])) for entry in entries]
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise OutputError(
+            f"{path}: the dataset is there, the list of what it lacks cannot be read ({error!r}); "
+            "copy it again, or --overwrite to prepare the dataset again"
+        ) from error
 
 
 def build_manifest(plan: Plan, receipts: Sequence[Receipt]) -> Manifest:
@@ -70,10 +92,14 @@ def _build_split(plan: Plan, name: str, receipts: Sequence[Receipt]) -> SplitSpe
         )
         for field in fields
     }
-    statistics: dict[str, ChannelStatistics] = {}
+    statistics = {
+        field.name: no_statistics(field.shape[-1], int(np.iinfo(field.dtype).max))
+        for field in fields
+        if field.role == "image"
+    }
     for receipt in receipts:
         for field, found in receipt.statistics.items():
-            statistics[field] = statistics[field] + found if field in statistics else found
+            statistics[field] += found
     class_counts = None
     if any(field.role == "label" for field in fields):
         totals = dict.fromkeys(range(len(plan.listing.classes)), 0)

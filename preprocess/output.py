@@ -1,10 +1,12 @@
 """The output folder: whose it is, whether there is room, and what may be removed from it."""
 
+import contextlib
 import fcntl
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -15,19 +17,24 @@ from loaders.format.files import (
     REPORT,
     SKIPPED,
     WORK,
+    publish,
     read_json,
     sync_directory,
     to_json,
     write_atomically,
 )
-from loaders.format.spec import Manifest, read_manifest
+from loaders.format.spec import Manifest, SplitSpec, read_manifest
 from preprocess.errors import OutputError
 from preprocess.plan import Plan
+from preprocess.receipt import parse_receipt
 from preprocess.report import human_nbytes
-from preprocess.shard_writer import output_error, parse_receipt
+from preprocess.shard_writer import output_error
 
 _RUN: Final = "run.json"
 _LOCK: Final = "lock"
+_REMOVED: Final = "removed-manifest.json"
+"""The manifest of a dataset that is being removed: it names what is left of it."""
+
 _RESERVE: Final = 64_000_000
 """Bytes left free beside the data, for manifests, file system tables and neighbours."""
 
@@ -42,16 +49,22 @@ class Claim:
     def release(self, *, finished: bool) -> None:
         """Give the folder back; a run that finished, or never began, leaves no work folder."""
         try:
-            if finished or not any((self.out / WORK).glob("*.receipt.json")):
+            if finished or not _is_begun(self.out):
                 shutil.rmtree(self.out / WORK, ignore_errors=True)
                 if not finished and not any(self.out.iterdir()):
                     self.out.rmdir()
             else:
                 _clear_temporary(self.out)
-        except FileNotFoundError:
-            return  # the folder vanished; the error in flight says so
+        except OSError:
+            return  # the folder vanished or cannot be written; the error in flight says so
         finally:
             os.close(self.descriptor)
+
+
+def _is_begun(out: Path) -> bool:
+    """Return whether there is anything of prep's in the folder that the work folder tells of."""
+    work = out / WORK
+    return (work / _REMOVED).exists() or any(work.glob("*.receipt.json"))
 
 
 def check_paths(source: Path, out: Path) -> None:
@@ -79,9 +92,13 @@ def find_complete(plan: Plan, *, overwrite: bool) -> Manifest | None:
     out = plan.out
     if out.exists() and not out.is_dir():
         raise OutputError(f"{out}: not a folder")
-    names = sorted(os.listdir(out)) if out.exists() else []
+    try:
+        names = sorted(os.listdir(out)) if out.exists() else []
+    except OSError as error:
+        raise OutputError(f"{out}: cannot be listed: {error.strerror}") from error
     if MANIFEST in names:
-        return None if overwrite else _same_dataset(plan)
+        manifest = _known_manifest(out)
+        return None if overwrite else _same_dataset(plan, manifest)
     if WORK in names and (overwrite or _run_hash(out) in {None, plan.run_hash}):
         return None
     if WORK in names:
@@ -89,7 +106,7 @@ def find_complete(plan: Plan, *, overwrite: bool) -> Manifest | None:
             f"{out}: holds an unfinished run with other options or other input; finish that one, "
             "give another folder, or --overwrite to start again"
         )
-    foreign = [name for name in names if name not in {REPORT, SKIPPED}]
+    foreign = [name for name in names if name != SKIPPED]  # a run without any sample leaves that
     if foreign and not overwrite:
         raise OutputError(
             f"{out}: not empty (holds {foreign[0]!r}); give a new or empty folder, or --overwrite, "
@@ -98,12 +115,19 @@ def find_complete(plan: Plan, *, overwrite: bool) -> Manifest | None:
     return None
 
 
-def _same_dataset(plan: Plan) -> Manifest:
-    remedy = "give another folder, or --overwrite to prepare it again"
+def _known_manifest(out: Path) -> Manifest:
+    """Read the manifest in the output folder; one that cannot be read is never overwritten."""
     try:
-        manifest = read_manifest(plan.out)
+        return read_manifest(out)
     except FormatError as error:
-        raise OutputError(f"{plan.out}: holds a damaged dataset ({error}); {remedy}") from error
+        raise OutputError(
+            f"{out}: holds a {MANIFEST} that cannot be read, so which files prep wrote is not "
+            f"known ({error}); give another folder, or empty this one yourself"
+        ) from error
+
+
+def _same_dataset(plan: Plan, manifest: Manifest) -> Manifest:
+    remedy = "give another folder, or --overwrite to prepare it again"
     if manifest.recipe_hash != plan.recipe_hash:
         raise OutputError(f"{plan.out}: holds a dataset made with other options; {remedy}")
     if manifest.source_hash != plan.listing.fingerprint():
@@ -132,12 +156,7 @@ def claim(plan: Plan, *, overwrite: bool) -> Claim:
     except OSError as error:
         raise output_error(plan.out, error) from error
     try:
-        resumed = _run_hash(plan.out) == plan.run_hash and not (plan.out / MANIFEST).exists()
-        if not resumed:
-            if overwrite:
-                _remove_dataset(plan.out)
-            _refuse_collisions(plan)
-            write_atomically(work / _RUN, to_json(plan.run_hash))
+        _begin(plan, overwrite=overwrite)
         _clear_temporary(plan.out)
     except OSError as error:
         held.release(finished=False)
@@ -146,6 +165,29 @@ def claim(plan: Plan, *, overwrite: bool) -> Claim:
         held.release(finished=False)
         raise
     return held
+
+
+def _begin(plan: Plan, *, overwrite: bool) -> None:
+    """Make the locked folder ready for the plan's shards; what is of this very run stays."""
+    out = plan.out
+    replaced = (out / MANIFEST).exists()
+    if replaced and not overwrite:
+        raise OutputError(f"{out}: another run has just finished here; give the command again")
+    unfinished_removal = (out / WORK / _REMOVED).exists()
+    if _run_hash(out) == plan.run_hash and not (replaced or unfinished_removal):
+        return
+    if overwrite or unfinished_removal:
+        _remove_dataset(out)
+    _refuse_collisions(plan)
+    write_atomically(out / WORK / _RUN, to_json(plan.run_hash))
+
+
+def clear_finished(out: Path) -> None:
+    """Remove the work folder of a run that was stopped between its manifest and its end."""
+    # Whoever holds the lock removes it; on read-only storage it stays, and harms nobody.
+    with contextlib.suppress(OSError, OutputError):
+        if (out / WORK).exists():
+            Claim(out, _lock(out / WORK)).release(finished=True)
 
 
 def _lock(work: Path) -> int:
@@ -173,25 +215,62 @@ def _clear_temporary(out: Path) -> None:
 
 
 def _refuse_collisions(plan: Plan) -> None:
-    for task in plan.tasks():
-        for field in task.recipe.fields():
-            path = task.shard_path(field)
-            if os.path.lexists(path):
-                raise OutputError(f"{path}: is there already, and prep did not write it; move it")
+    named = [plan.out / REPORT, *(plan.out / name for name in _group_names(plan))]
+    shards = (task.shard_path(field) for task in plan.tasks() for field in task.recipe.fields())
+    for path in chain(named, shards):
+        if os.path.lexists(path):
+            raise OutputError(f"{path}: is there already, and prep did not write it; move it")
+
+
+def _group_names(plan: Plan) -> list[str]:
+    """Return the names of the files that will describe the shards to other readers."""
+    splits = {
+        name: SplitSpec(
+            fields=plan.recipes[name].fields(),
+            capacity=plan.capacities[name],
+            items=len(items),
+            counts=(0,) * -(-len(items) // plan.capacities[name]),
+            files={},
+            statistics={},
+            class_counts=None,
+        )
+        for name, items in plan.listing.splits.items()
+    }
+    described = Manifest(
+        container=plan.container,
+        kind=plan.recipe.kind,
+        recipe={},
+        recipe_hash=plan.recipe_hash,
+        source_hash=plan.listing.fingerprint(),
+        classes=plan.listing.classes,
+        skipped=0,
+        splits=splits,
+    )
+    return sorted(CONTAINERS[plan.container].group_files(described))
 
 
 def _remove_dataset(out: Path) -> None:
     """Remove what prep wrote, manifest first; files of others stay."""
-    paths: list[Path] = []
+    removed = out / WORK / _REMOVED
     if (out / MANIFEST).exists():
-        manifest = read_manifest(out)
-        (out / MANIFEST).unlink()
+        _known_manifest(out)
+        # Out of sight, and kept until all that it names is gone: stopped half-way, the next run
+        # goes on with the removal.
+        publish(out / MANIFEST, removed)
+        sync_directory(out / WORK)
         sync_directory(out)
-        paths += dataset_files(out, manifest)
+    begun = _is_begun(out)
+    if removed.exists():
+        manifest = Manifest.from_json(read_json(removed), str(removed))
+        _remove_files(out, dataset_files(out, manifest))
     for receipt in sorted((out / WORK).glob("*.receipt.json")):
-        paths += [out / name for name in _receipt_files(receipt)]
+        _remove_files(out, [out / name for name in _receipt_files(receipt)])
         receipt.unlink()
-    paths += [out / REPORT, out / SKIPPED]
+    _remove_files(out, [out / SKIPPED, *([out / REPORT] if begun else [])])
+    removed.unlink(missing_ok=True)
+
+
+def _remove_files(out: Path, paths: Sequence[Path]) -> None:
     for path in paths:
         path.unlink(missing_ok=True)
     _remove_empty_folders(out, paths)

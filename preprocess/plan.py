@@ -96,6 +96,7 @@ class Plan:
                     capacity=capacity,
                     items=items[first : first + capacity],
                     recipe=self.recipes[split],
+                    class_count=len(self.listing.classes),
                     run_hash=self.run_hash,
                 )
 

@@ -1,17 +1,27 @@
 """The engine: joblib over the shards of a plan -> receipts -> manifest. It knows no modality."""
 
-import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import closing
 from dataclasses import replace
 
+from loaders.errors import ShardsError
 from loaders.format.spec import Manifest
-from preprocess.commit import build_manifest, commit, write_skipped
-from preprocess.output import check_room, claim, find_complete
+from preprocess.commit import build_manifest, commit, read_skipped, write_skipped
+from preprocess.output import check_room, claim, clear_finished, find_complete
 from preprocess.plan import Plan, RunOptions
+from preprocess.receipt import Receipt
 from preprocess.report import Report
-from preprocess.shard_writer import Receipt, ShardTask, Shared, read_receipt, write_shard
+from preprocess.shard_writer import (
+    Gate,
+    ShardTask,
+    Shared,
+    read_receipt,
+    retract,
+    write_shard,
+)
 
 OnProgress = Callable[[int, int, int], None]
 """Told (samples, skipped, bytes) as they are made; called from worker threads."""
@@ -35,7 +45,8 @@ def run(plan: Plan, options: RunOptions, on_progress: OnProgress = lambda *_: No
     start = time.perf_counter()
     manifest = find_complete(plan, overwrite=options.overwrite)
     if manifest is not None:
-        return _report(plan, options, manifest, ())
+        clear_finished(plan.out)
+        return _report(plan, options, manifest, read_skipped(plan))
     held = claim(plan, overwrite=options.overwrite)
     finished = False
     try:
@@ -49,6 +60,10 @@ def run(plan: Plan, options: RunOptions, on_progress: OnProgress = lambda *_: No
             backend = plan.recipe.backend(plan.listing, workers)
         fresh = _write_shards(pending, backend, workers, on_progress)
         receipts = [*kept, *fresh]
+        if len(fresh) != len(pending):
+            raise RuntimeError(
+                f"backend {backend}: {len(fresh)} of {len(pending)} shards came back"
+            )
         finished = not any(receipt.count for receipt in receipts)  # nothing that is worth keeping
         skipped = write_skipped(plan, receipts)
         manifest = build_manifest(plan, receipts)
@@ -71,6 +86,7 @@ def _look_for_receipts(plan: Plan) -> tuple[list[Receipt], list[ShardTask]]:
     for task in plan.tasks():
         receipt = read_receipt(task)
         if receipt is None:
+            retract(task)
             pending.append(task)
         else:
             kept.append(receipt)
@@ -82,6 +98,18 @@ def _write_shards(
 ) -> list[Receipt]:
     if backend == "threading":
         return _write_in_threads(tasks, workers, on_progress)
+    try:
+        return _write_in_processes(tasks, backend, workers, on_progress)
+    except BrokenProcessPool as error:
+        raise ShardsError(
+            "a worker process was killed, most often because memory ran out; finished shards are "
+            "kept, the same command goes on from there, with fewer --workers if need be"
+        ) from error
+
+
+def _write_in_processes(
+    tasks: Sequence[ShardTask], backend: str, workers: int, on_progress: OnProgress
+) -> list[Receipt]:
     from joblib import Parallel, delayed, parallel_config
 
     processes = max(1, min(len(tasks), workers))
@@ -89,9 +117,11 @@ def _write_shards(
     receipts = []
     with parallel_config(backend=backend, n_jobs=processes):
         calls = (delayed(write_shard)(replace(task, threads=threads)) for task in tasks)
-        for receipt in Parallel(return_as="generator_unordered")(calls):
-            on_progress(receipt.count, len(receipt.skipped), receipt.nbytes)
-            receipts.append(receipt)
+        # Closed at once on an error of ours: no worker may outlive the hold on the folder.
+        with closing(Parallel(return_as="generator_unordered")(calls)) as finished:
+            for receipt in finished:
+                on_progress(receipt.count, len(receipt.skipped), receipt.nbytes)
+                receipts.append(receipt)
     return receipts
 
 
@@ -105,13 +135,13 @@ def _write_in_threads(
     # last shard still has every thread, and one shard's fsync overlaps the next one's work.
     in_work = max(1, min(len(tasks), max(2, workers // 4)))
     with ThreadPoolExecutor(workers, thread_name_prefix="prep") as pool:
-        shared = Shared(pool, workers, threading.Event(), on_progress)
+        shared = Shared(pool, workers, Gate(), on_progress)
         try:
             with parallel_config(backend="threading", n_jobs=in_work):
                 calls = (delayed(write_shard)(task, shared) for task in tasks)
                 return list(Parallel(return_as="generator_unordered")(calls))
         finally:
-            shared.stop.set()
+            shared.gate.shut()
 
 
 def _report(

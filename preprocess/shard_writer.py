@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import Final
+from types import TracebackType
+from typing import Any, Final
 
 import numpy as np
 
@@ -17,16 +19,13 @@ from loaders.format.containers import CONTAINERS
 from loaders.format.files import (
     WORK,
     RowWriter,
-    checksum,
     publish,
-    read_json,
     sync_directory,
-    to_json,
     write_atomically,
 )
 from loaders.format.spec import ChannelStatistics, Container, FieldSpec
-from loaders.format.strict import Place
 from preprocess.errors import OutputError, SampleError
+from preprocess.receipt import REMEDY, Receipt, parse_receipt
 from preprocess.recipe import Recipe, Sample
 from preprocess.sources import Item
 from preprocess.stats import channel_statistics, no_statistics
@@ -50,6 +49,7 @@ class ShardTask:
         capacity: Rows of a full shard in this split.
         items: The items of this shard, in order.
         recipe: Turns them into samples.
+        class_count: Labels are below it.
         run_hash: Stands in the receipt; a receipt of another run is not taken.
         threads: Threads to prepare samples on, in a process of its own.
     """
@@ -62,6 +62,7 @@ class ShardTask:
     capacity: int
     items: tuple[Item, ...]
     recipe: Recipe
+    class_count: int
     run_hash: str
     threads: int = 1
 
@@ -82,57 +83,43 @@ class ShardTask:
         return CONTAINERS[self.container].shard_path(self.out, self.split, self.index, field)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Receipt:
-    """A finished shard's facts, before the manifest.
-
-    Attributes:
-        run_hash: The run that wrote it.
-        split: The split's name.
-        index: The shard's number.
-        items: Items of the shard.
-        count: Samples in it; the rest were skipped.
-        files: Field name -> (path below the dataset, size in bytes, CRC-32C); empty for a shard
-            without samples.
-        skipped: (key, reason) of items that could not become samples.
-        statistics: Image field name -> exact sums.
-        class_counts: (class index, samples) of the classes that occur.
-    """
-
-    run_hash: str
-    split: str
-    index: int
-    items: int
-    count: int
-    files: dict[str, tuple[str, int, str]]
-    skipped: tuple[tuple[str, str], ...]
-    statistics: dict[str, ChannelStatistics]
-    class_counts: tuple[tuple[int, int], ...]
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes in the shard's files."""
-        return sum(size for _, size, _ in self.files.values())
-
-    def to_bytes(self) -> bytes:
-        """Return the file's bytes."""
-        return to_json(
-            {
-                "run_hash": self.run_hash,
-                "split": self.split,
-                "index": self.index,
-                "items": self.items,
-                "count": self.count,
-                "files": {name: list(facts) for name, facts in self.files.items()},
-                "skipped": [list(pair) for pair in self.skipped],
-                "statistics": {name: found.to_json() for name, found in self.statistics.items()},
-                "class_counts": [list(pair) for pair in self.class_counts],
-            }
-        )
-
-
 class Stopped(Exception):  # noqa: N818
     """The run is ending early; the shard in work is dropped."""
+
+
+class Gate:
+    """Lets shards in until the run ends early, and knows when the last one is out.
+
+    joblib leaves its threads running when one of them fails; what they still write must not
+    outlive the run's hold on the output folder.
+    """
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._inside = 0
+        self.is_shut = False
+
+    def __enter__(self) -> None:
+        with self._changed:
+            if self.is_shut:
+                raise Stopped
+            self._inside += 1
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        with self._changed:
+            self._inside -= 1
+            self._changed.notify_all()
+
+    def shut(self) -> None:
+        """Let nobody in any more, and wait until the last is out."""
+        with self._changed:
+            self.is_shut = True
+            self._changed.wait_for(lambda: self._inside == 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,13 +129,13 @@ class Shared:
     Attributes:
         pool: Threads that prepare samples; shards in work take turns on them.
         threads: How many there are.
-        stop: Set when the run ends early.
+        gate: Shut when the run ends early.
         on_chunk: Told (samples, skipped, bytes) as they are made.
     """
 
     pool: Executor
     threads: int
-    stop: threading.Event
+    gate: "Gate"
     on_chunk: Callable[[int, int, int], None]
 
 
@@ -156,7 +143,7 @@ Prepared = tuple[Sample | SampleError, dict[str, ChannelStatistics]]
 
 
 def write_shard(task: ShardTask, shared: Shared | None = None) -> Receipt:
-    """Write one shard whole: every file, then the receipt.
+    """Write one shard whole: every file, the receipt, and only then the files' names.
 
     Args:
         task: What to write.
@@ -167,6 +154,7 @@ def write_shard(task: ShardTask, shared: Shared | None = None) -> Receipt:
 
     Raises:
         OutputError: The output folder cannot take it (full, read-only, gone).
+        RuntimeError: The recipe does not keep its promises.
         Stopped: The run is ending.
     """
     task.recipe.set_up()
@@ -174,12 +162,11 @@ def write_shard(task: ShardTask, shared: Shared | None = None) -> Receipt:
         with ExitStack() as stack:
             if shared is None:
                 pool: Executor = stack.enter_context(ThreadPoolExecutor(task.threads))
-                shared = Shared(pool, task.threads, threading.Event(), lambda *_: None)
-            receipt = _write_files(task, shared)
-        write_atomically(task.receipt_path, receipt.to_bytes())
+                shared = Shared(pool, task.threads, Gate(), lambda *_: None)
+            stack.enter_context(shared.gate)
+            return _write_files(task, shared)
     except OSError as error:
         raise output_error(task.out, error) from error
-    return receipt
 
 
 def output_error(out: Path, error: OSError) -> OutputError:
@@ -212,7 +199,8 @@ def _write_files(task: ShardTask, shared: Shared) -> Receipt:
         writers = {}
         for field in fields:
             full = container.prefix(field, len(task.items))
-            writers[field.name] = RowWriter(work / f"{tag}.{field.name}", full)
+            room = container.shard_nbytes(field, len(task.items), task.capacity)
+            writers[field.name] = RowWriter(work / f"{tag}.{field.name}", full, room)
             stack.callback(writers[field.name].discard)
         for sample, statistics in _prepare_in_order(task, fields, shared):
             if isinstance(sample, SampleError):
@@ -226,24 +214,31 @@ def _write_files(task: ShardTask, shared: Shared) -> Receipt:
             for name, found in statistics.items():
                 sums[name] += found
         count = len(task.items) - len(skipped)
-        files = _finish(task, fields, writers, count) if count else {}
-    return Receipt(
-        run_hash=task.run_hash,
-        split=task.split,
-        index=task.index,
-        items=len(task.items),
-        count=count,
-        files=files,
-        skipped=tuple(skipped),
-        statistics=sums,
-        class_counts=tuple(sorted(labels.items())),
-    )
+        receipt = Receipt(
+            run_hash=task.run_hash,
+            split=task.split,
+            index=task.index,
+            items=len(task.items),
+            count=count,
+            files=_finish(task, fields, writers, count) if count else {},
+            skipped=tuple(skipped),
+            statistics=sums,
+            class_counts=tuple(sorted(labels.items())),
+        )
+        # NOTE [ No file without a receipt ]
+        # The receipt is durable before the files get their names, and counts only once they have
+        # them. So whenever a run ends, each of its files is named in a receipt: nothing is left
+        # that a later run, with other options perhaps, would have to take for a stranger's.
+        write_atomically(task.receipt_path, receipt.to_bytes())
+        if count:
+            _publish(task, fields, writers)
+    return receipt
 
 
 def _finish(
     task: ShardTask, fields: Sequence[FieldSpec], writers: dict[str, RowWriter], count: int
 ) -> dict[str, tuple[str, int, str]]:
-    """Make the finished files durable, then visible."""
+    """Make the finished files durable, under their temporary names."""
     container = CONTAINERS[task.container]
     files = {}
     for field in fields:
@@ -251,7 +246,12 @@ def _finish(
         suffix = container.suffix(field, count, task.capacity)
         nbytes = writer.finish(container.prefix(field, count), suffix)
         name = task.shard_path(field).relative_to(task.out).as_posix()
-        files[field.name] = (name, nbytes, checksum(writer.path))
+        files[field.name] = (name, nbytes, writer.crc32c)
+    return files
+
+
+def _publish(task: ShardTask, fields: Sequence[FieldSpec], writers: dict[str, RowWriter]) -> None:
+    """Give the durable files their names."""
     for field in fields:
         publish(writers[field.name].path, task.shard_path(field))
     paths = [task.shard_path(field) for field in fields]
@@ -260,7 +260,6 @@ def _finish(
     }:
         sync_directory(folder)
     sync_directory(task.out)
-    return files
 
 
 def _prepare_in_order(
@@ -278,7 +277,7 @@ def _prepare_in_order(
                 chunk = chunks.popleft()
                 running.append(shared.pool.submit(_prepare, task, fields, chunk))
             results = running.popleft().result()
-            if shared.stop.is_set():
+            if shared.gate.is_shut:
                 raise Stopped
             bad = sum(isinstance(sample, SampleError) for sample, _ in results)
             good = len(results) - bad
@@ -292,29 +291,62 @@ def _prepare_in_order(
 def _prepare(task: ShardTask, fields: Sequence[FieldSpec], items: Sequence[Item]) -> list[Prepared]:
     """Make samples of a few items, check them against the fields, and sum them."""
     results: list[Prepared] = []
-    for sample in task.recipe.samples(task.source, items):
+    # One result too many tells as much as a recipe that never ends.
+    made = islice(task.recipe.samples(task.source, items), len(items) + 1)
+    for item in items:
+        sample = _take(task, item, made)
+        if sample is None:
+            raise _broken(task, item, f"{len(results)} results for {len(items)} items")
         statistics = {}
         if not isinstance(sample, SampleError):
-            key = items[min(len(results), len(items) - 1)].key
+            _check(task, item, fields, sample)
             for field in fields:
-                _check(sample, field, key)
                 if field.role == "image":
                     statistics[field.name] = channel_statistics(sample[field.name])
         results.append((sample, statistics))
-    if len(results) != len(items):
-        raise ValueError(
-            f"recipe {task.recipe.kind}: {len(results)} results for {len(items)} items"
-        )
+    if _take(task, items[-1], made) is not None:
+        raise _broken(task, items[-1], f"more results than the {len(items)} items")
     return results
 
 
-def _check(sample: Sample, field: FieldSpec, key: str) -> None:
-    array = sample[field.name]
-    if array.dtype != field.numpy_dtype or array.shape != field.shape:
-        raise ValueError(
-            f"{key}: field {field.name} is {array.dtype} {array.shape}, the recipe promised "
-            f"{field.dtype} {field.shape}"
-        )
+def _take(
+    task: ShardTask, item: Item, made: Iterator[Sample | SampleError]
+) -> Sample | SampleError | None:
+    """Return what the recipe makes of an item, None if it makes no more."""
+    try:
+        return next(made, None)
+    except Exception as error:
+        raise _broken(task, item, f"{type(error).__name__}: {error}") from error
+
+
+def _check(task: ShardTask, item: Item, fields: Sequence[FieldSpec], sample: Sample) -> None:
+    names = sorted(field.name for field in fields)
+    if sorted(sample) != names:
+        raise _broken(task, item, f"fields {sorted(sample)}, promised were {names}")
+    for field in fields:
+        array: Any = sample[field.name]
+        if not isinstance(array, np.ndarray):
+            raise _broken(task, item, f"field {field.name} is no array: {type(array).__name__}")
+        if array.dtype != field.numpy_dtype or array.shape != field.shape:
+            found = f"field {field.name} is {array.dtype} {array.shape}"
+            raise _broken(task, item, f"{found}, promised was {field.dtype} {field.shape}")
+        if field.role == "label" and int(array) >= task.class_count:
+            raise _broken(task, item, f"label {array} and only {task.class_count} classes")
+
+
+def _broken(task: ShardTask, item: Item, what: str) -> RuntimeError:
+    """Return the error for a recipe that does not keep its promises: a fault of its author."""
+    return RuntimeError(f"recipe {task.recipe.kind}: {item.key}: {what}")
+
+
+def retract(task: ShardTask) -> None:
+    """Remove what an earlier try at a shard left: its files, then its receipt."""
+    try:
+        for field in task.recipe.fields():
+            task.shard_path(field).unlink(missing_ok=True)
+        task.receipt_path.unlink(missing_ok=True)
+    except OSError as error:
+        raise output_error(task.out, error) from error
 
 
 def read_receipt(task: ShardTask) -> Receipt | None:
@@ -329,37 +361,12 @@ def read_receipt(task: ShardTask) -> Receipt | None:
         return None
     if receipt.run_hash != task.run_hash or receipt.items != len(task.items):
         return None
+    paths = {field.name: task.shard_path(field) for field in task.recipe.fields()}
+    named = {name: task.out / below for name, (below, _, _) in receipt.files.items()}
+    if named != (paths if receipt.count else {}):
+        raise FormatError(f"{task.receipt_path}: names other files than its shard's; {REMEDY}")
     for name, nbytes, _ in receipt.files.values():
         path = task.out / name
         if not path.is_file() or path.stat().st_size != nbytes:
             return None
     return receipt
-
-
-def parse_receipt(path: Path) -> Receipt:
-    """Read a receipt file.
-
-    Raises:
-        MissingShardError: It is not there.
-        FormatError: It is damaged.
-    """
-    place = Place(str(path))
-    keys = {"run_hash", "split", "index", "items", "count", "files", "skipped", "statistics"}
-    entry = place.mapping(read_json(path), keys | {"class_counts"})
-    try:
-        return Receipt(
-            run_hash=entry["run_hash"],
-            split=entry["split"],
-            index=entry["index"],
-            items=entry["items"],
-            count=entry["count"],
-            files={name: (below, size, crc) for name, (below, size, crc) in entry["files"].items()},
-            skipped=tuple((key, reason) for key, reason in entry["skipped"]),
-            statistics={
-                name: ChannelStatistics.from_json(place.at(name), found)
-                for name, found in entry["statistics"].items()
-            },
-            class_counts=tuple((label, count) for label, count in entry["class_counts"]),
-        )
-    except (TypeError, ValueError, AttributeError) as error:
-        raise FormatError(f"{path}: not a receipt ({error}); remove it and go on") from error
