@@ -1,0 +1,100 @@
+"""Writes the golden files: `python -m tests.golden.regenerate`. Look at the diff before it counts.
+
+A change here is a change of the format's bytes: it belongs under "Format" in CHANGELOG.md.
+"""
+
+import hashlib
+import json
+import tempfile
+from pathlib import Path
+
+from loaders.format.spec import (
+    ChannelStatistics,
+    Container,
+    FieldSpec,
+    Manifest,
+    ShardFiles,
+    SplitSpec,
+)
+from preprocess.plan import RunOptions
+from preprocess.run import run
+from tests.recipes import (
+    DigestRecipe,
+    numbered_items,
+    plan_digests,
+    read_tree,
+    row_nbytes,
+    write_items,
+)
+
+HERE = Path(__file__).parent
+MANIFEST_FILE = HERE / "small.manifest.json"
+DIGESTS_FILE = HERE / "digests.json"
+
+
+def small_manifest() -> Manifest:
+    """Return a manifest that has every kind of value in it, made of literals alone."""
+    split = SplitSpec(
+        fields=(
+            FieldSpec(name="image_2", dtype="uint8", shape=(1, 2, 3), role="image"),
+            FieldSpec(name="label", dtype="uint16", shape=(), role="label"),
+            FieldSpec(name="key", dtype="uint8", shape=(5,), role="key"),
+        ),
+        capacity=2,
+        items=3,
+        counts=(1, 1),
+        files={
+            "image_2": ShardFiles(nbytes=(134, 134), crc32c=("0123abcd", "00000000")),
+            "label": ShardFiles(nbytes=(130, 130), crc32c=("ffffffff", "00000001")),
+            "key": ShardFiles(nbytes=(133, 133), crc32c=("89abcdef", "00000002")),
+        },
+        statistics={
+            "image_2": ChannelStatistics(
+                pixels=4, sums=(6, 0, 1020), squares=(14, 0, 260100), levels=255
+            )
+        },
+        class_counts=(1, 1),
+    )
+    return Manifest(
+        container="tensor",
+        kind="images",
+        recipe={"side": 2, "names": ["a", None], "grey": False},
+        recipe_hash="0123456789abcdef" * 4,
+        source_hash="fedcba9876543210" * 4,
+        classes=("Käfer", "\udcff \u2028"),
+        skipped=1,
+        splits={"train": split},
+    )
+
+
+def digests() -> dict[str, dict[str, str]]:
+    """Return SHA-256 of every file of small datasets; for zarr, only of what prep itself writes."""
+    recipes = {
+        "uint8": DigestRecipe(),
+        "uint16, sharded zarr": DigestRecipe(side=200, dtype="uint16"),
+    }
+    containers: tuple[Container, ...] = ("tensor", "zarr")
+    found = {}
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder, "source")
+        items = {**numbered_items(7, bad=(1,)), "train/005": b"zero"}
+        write_items(source, {**items, **numbered_items(2, split="validation")})
+        for what, recipe in recipes.items():
+            for container in containers:
+                name = f"{container}, {what}"
+                out = Path(folder, name)
+                options = RunOptions(
+                    container=container, shard_nbytes=3 * row_nbytes(recipe), workers=1
+                )
+                run(plan_digests(source, out, options, recipe), options)
+                found[name] = {
+                    path: hashlib.sha256(data).hexdigest()
+                    for path, data in read_tree(out).items()
+                    if not path.endswith("zarr.json")
+                }
+    return found
+
+
+if __name__ == "__main__":
+    MANIFEST_FILE.write_bytes(small_manifest().to_bytes())
+    DIGESTS_FILE.write_text(json.dumps(digests(), indent=1) + "\n")

@@ -1,0 +1,18 @@
+"""The format's bytes do not change unnoticed."""
+
+import json
+
+from loaders.format.spec import Manifest
+from tests.golden.regenerate import DIGESTS_FILE, MANIFEST_FILE, digests, small_manifest
+
+
+def test_a_manifest_has_the_bytes_it_always_had() -> None:
+    assert small_manifest().to_bytes() == MANIFEST_FILE.read_bytes()
+
+
+def test_the_golden_manifest_is_read_as_it_was_written() -> None:
+    assert Manifest.from_json(json.loads(MANIFEST_FILE.read_bytes()), "golden") == small_manifest()
+
+
+def test_shards_have_the_bytes_they_always_had() -> None:
+    assert digests() == json.loads(DIGESTS_FILE.read_text())
