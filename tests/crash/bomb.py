@@ -1,0 +1,141 @@
+"""Run by the crash tests in a process of its own: a run that ends at one exact system call.
+
+    python -m tests.crash.bomb CONTAINER STRIDE SOURCE WORK [BEFORE]
+
+Forks one child for every n (or every STRIDE-th): in it the n-th of the calls that change names or
+make them durable ends the process as kill -9 would. After each, another child gives the same
+command again, and the folder must then hold the bytes of a run that nobody stopped. Prints the
+first n that a run does not reach.
+With BEFORE, a folder, each run overwrites a copy of it.
+"""
+
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from loaders.format.spec import Container
+from preprocess.plan import RunOptions
+from preprocess.run import run
+from tests.recipes import DigestRecipe, plan_digests, read_tree, row_nbytes
+
+CALLS = ("fsync", "replace", "mkdir", "unlink", "rmdir")
+KILLED = 70
+MISSED = 71
+
+
+def skip_sync(fd: object) -> None:
+    """Stand in for os.fsync."""
+
+
+def arm(fatal: int) -> None:
+    """End this process instead of making the `fatal`-th of the calls, counted from 1."""
+    made = 0
+
+    def armed(call: Callable[..., Any]) -> Callable[..., Any]:
+        def counted(*args: Any, **kwargs: Any) -> Any:
+            nonlocal made
+            made += 1
+            if made == fatal:
+                os._exit(KILLED)
+            return call(*args, **kwargs)
+
+        return counted
+
+    # A killed process loses no page of the kernel's: the calls count, their time is not needed.
+    os.fsync = skip_sync
+    for name in CALLS:
+        setattr(os, name, armed(getattr(os, name)))
+
+
+def prepare(container: Container, source: Path, out: Path, *, overwrite: bool) -> None:
+    recipe = DigestRecipe()
+    options = RunOptions(
+        container=container, shard_nbytes=3 * row_nbytes(recipe), workers=1, overwrite=overwrite
+    )
+    run(plan_digests(source, out, options, recipe), options)
+
+
+def in_child(work: Callable[[], None]) -> int:
+    child = os.fork()
+    if child == 0:
+        os.fsync = skip_sync
+        try:
+            work()
+        except BaseException:  # noqa: BLE001 - the exit code tells, whatever it was
+            sys.excepthook(*sys.exc_info())
+            os._exit(MISSED)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def difference(found: dict[str, bytes], expected: dict[str, bytes]) -> str:
+    both = found.keys() & expected.keys()
+    return (
+        f"more {sorted(found.keys() - expected.keys())}, "
+        f"missing {sorted(expected.keys() - found.keys())}, "
+        f"other bytes in {sorted(name for name in both if found[name] != expected[name])}"
+    )
+
+
+def stop_and_finish(
+    fatal: int, out: Path, expected: dict[str, bytes], finish: Callable[[], None]
+) -> bool:
+    """Stop a run at one call and finish it by another; return whether the call was reached.
+
+    Raises:
+        RuntimeError: The folder does not hold what it should.
+    """
+
+    def stopped() -> None:
+        arm(fatal)
+        finish()
+
+    code = in_child(stopped)
+    if code == KILLED:
+        code = in_child(finish)
+        reached = True
+    else:
+        reached = False
+    if code:
+        raise RuntimeError(f"stopped at call {fatal}: a run ended with exit code {code}")
+    found = read_tree(out)
+    if found != expected:
+        raise RuntimeError(f"stopped at call {fatal}: {difference(found, expected)}")
+    return reached
+
+
+def main(container: Container, stride: int, source: Path, work: Path, before: Path | None) -> None:
+    for module in ("cv2", "joblib", "zarr.storage"):
+        import_module(module)  # once, not in every child
+    overwrite = before is not None
+    whole = work / "whole"
+    if in_child(lambda: prepare(container, source, whole, overwrite=False)):
+        raise RuntimeError("the run that nobody stops has failed")
+    expected = read_tree(whole)
+    out = work / "out"
+    finish = partial(prepare, container, source, out, overwrite=overwrite)
+    reached = True
+    fatal = 1 - stride
+    while reached:
+        fatal += stride
+        if before is not None:
+            shutil.copytree(before, out)
+        reached = stop_and_finish(fatal, out, expected, finish)
+        shutil.rmtree(out)
+    sys.stdout.write(f"{fatal}\n")
+
+
+if __name__ == "__main__":
+    kind, every, source, work, *rest = sys.argv[1:]
+    main(
+        "zarr" if kind == "zarr" else "tensor",
+        int(every),
+        Path(source),
+        Path(work),
+        Path(rest[0]) if rest else None,
+    )
