@@ -32,6 +32,7 @@ from preprocess.shard_writer import output_error
 
 _RUN: Final = "run.json"
 _LOCK: Final = "lock"
+_TEMPORARY: Final = "tmp-"
 _REMOVED: Final = "removed-manifest.json"
 """The manifest of a dataset that is being removed: it names what is left of it."""
 
@@ -63,8 +64,12 @@ class Claim:
 
 def _is_begun(out: Path) -> bool:
     """Return whether there is anything of prep's in the folder that the work folder tells of."""
-    work = out / WORK
-    return (work / _REMOVED).exists() or any(work.glob("*.receipt.json"))
+    return (out / WORK / _REMOVED).exists() or bool(_receipts(out))
+
+
+def _receipts(out: Path) -> list[Path]:
+    found = (out / WORK).glob("*.receipt.json")
+    return sorted(path for path in found if not path.name.startswith(_TEMPORARY))
 
 
 def check_paths(source: Path, out: Path) -> None:
@@ -73,7 +78,7 @@ def check_paths(source: Path, out: Path) -> None:
     Raises:
         OutputError: The folders overlap.
     """
-    real_source, real_out = source.resolve(), out.resolve()
+    real_source, real_out = (Path(os.path.realpath(folder)) for folder in (source, out))
     if real_out == real_source or real_source in real_out.parents:
         raise OutputError(f"{out}: lies inside the source {source}; give a folder outside it")
     if real_out in real_source.parents:
@@ -90,8 +95,8 @@ def find_complete(plan: Plan, *, overwrite: bool) -> Manifest | None:
         OutputError: The folder holds something else, and is not to be overwritten.
     """
     out = plan.out
-    if out.exists() and not out.is_dir():
-        raise OutputError(f"{out}: not a folder")
+    if os.path.lexists(out) and not out.is_dir():
+        raise OutputError(f"{out}: not a folder; give a new or empty one")
     try:
         names = sorted(os.listdir(out)) if out.exists() else []
     except OSError as error:
@@ -210,7 +215,7 @@ def _lock(work: Path) -> int:
 
 
 def _clear_temporary(out: Path) -> None:
-    for path in (out / WORK).glob("tmp-*"):
+    for path in (out / WORK).glob(f"{_TEMPORARY}*"):
         path.unlink(missing_ok=True)
 
 
@@ -263,7 +268,7 @@ def _remove_dataset(out: Path) -> None:
     if removed.exists():
         manifest = Manifest.from_json(read_json(removed), str(removed))
         _remove_files(out, dataset_files(out, manifest))
-    for receipt in sorted((out / WORK).glob("*.receipt.json")):
+    for receipt in _receipts(out):
         _remove_files(out, [out / name for name in _receipt_files(receipt)])
         receipt.unlink()
     _remove_files(out, [out / SKIPPED, *([out / REPORT] if begun else [])])

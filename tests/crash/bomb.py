@@ -6,7 +6,8 @@ Forks one child for every n (or every STRIDE-th): in it the n-th of the calls th
 make them durable ends the process as kill -9 would. After each, another child gives the same
 command again, and the folder must then hold the bytes of a run that nobody stopped. Prints the
 first n that a run does not reach.
-With BEFORE, a folder, each run overwrites a copy of it.
+With BEFORE, a folder, each run overwrites a copy of it. With "replace" in its place, the
+run that is stopped has other options, and the one after it overwrites what it left.
 """
 
 import os
@@ -52,8 +53,10 @@ def arm(fatal: int) -> None:
         setattr(os, name, armed(getattr(os, name)))
 
 
-def prepare(container: Container, source: Path, out: Path, *, overwrite: bool) -> None:
-    recipe = DigestRecipe()
+def prepare(
+    container: Container, source: Path, out: Path, *, overwrite: bool, side: int = 2
+) -> None:
+    recipe = DigestRecipe(side=side)
     options = RunOptions(
         container=container, shard_nbytes=3 * row_nbytes(recipe), workers=1, overwrite=overwrite
     )
@@ -83,7 +86,11 @@ def difference(found: dict[str, bytes], expected: dict[str, bytes]) -> str:
 
 
 def stop_and_finish(
-    fatal: int, out: Path, expected: dict[str, bytes], finish: Callable[[], None]
+    fatal: int,
+    out: Path,
+    expected: dict[str, bytes],
+    begin: Callable[[], None],
+    finish: Callable[[], None],
 ) -> bool:
     """Stop a run at one call and finish it by another; return whether the call was reached.
 
@@ -93,14 +100,12 @@ def stop_and_finish(
 
     def stopped() -> None:
         arm(fatal)
-        finish()
+        begin()
 
     code = in_child(stopped)
-    if code == KILLED:
+    reached = code == KILLED
+    if reached or begin is not finish:
         code = in_child(finish)
-        reached = True
-    else:
-        reached = False
     if code:
         raise RuntimeError(f"stopped at call {fatal}: a run ended with exit code {code}")
     found = read_tree(out)
@@ -113,19 +118,21 @@ def main(container: Container, stride: int, source: Path, work: Path, before: Pa
     for module in ("cv2", "joblib", "zarr.storage"):
         import_module(module)  # once, not in every child
     overwrite = before is not None
+    replace = before == Path("replace")
     whole = work / "whole"
     if in_child(lambda: prepare(container, source, whole, overwrite=False)):
         raise RuntimeError("the run that nobody stops has failed")
     expected = read_tree(whole)
     out = work / "out"
     finish = partial(prepare, container, source, out, overwrite=overwrite)
+    begin = partial(prepare, container, source, out, overwrite=False, side=3)
     reached = True
     fatal = 1 - stride
     while reached:
         fatal += stride
-        if before is not None:
+        if before is not None and not replace:
             shutil.copytree(before, out)
-        reached = stop_and_finish(fatal, out, expected, finish)
+        reached = stop_and_finish(fatal, out, expected, begin if replace else finish, finish)
         shutil.rmtree(out)
     sys.stdout.write(f"{fatal}\n")
 

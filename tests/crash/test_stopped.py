@@ -99,6 +99,20 @@ def test_an_overwriting_run_that_is_killed_at_any_call_is_finished_by_the_same_c
     assert int(calls) > 60
 
 
+@pytest.mark.parametrize(
+    ("container", "stride"),
+    [("tensor", 2), *(pytest.param(c, 1, marks=pytest.mark.slow) for c in ("tensor", "zarr"))],
+)
+def test_what_a_run_leaves_that_is_killed_at_any_call_can_be_overwritten_by_another(
+    container: Container, stride: int, tmp_path: Path
+) -> None:
+    write_items(tmp_path / "source", items_of_two_splits())
+
+    calls = output_of("bomb", container, str(stride), tmp_path / "source", tmp_path, "replace")
+
+    assert int(calls) > 60
+
+
 @pytest.mark.parametrize("container", ["tensor", "zarr"])
 def test_a_disk_that_is_full_at_any_byte_gives_one_error_and_keeps_finished_shards(
     container: Container, tmp_path: Path
