@@ -8,11 +8,10 @@ import numpy as np
 from loaders.format.containers import CONTAINERS
 from loaders.format.files import MANIFEST, REPORT, SKIPPED, WORK, to_json, write_atomically
 from loaders.format.spec import Manifest, ShardFiles, SplitSpec
-from preprocess.errors import OutputError, SourceError
+from preprocess.errors import OutputError, SourceError, output_error
 from preprocess.plan import Plan
 from preprocess.receipt import Receipt
 from preprocess.report import Report
-from preprocess.shard_writer import output_error
 from preprocess.sources import printable
 from preprocess.stats import no_statistics
 

@@ -19,7 +19,7 @@ from preprocess.orientation import read_orientation, turn_upright
 if TYPE_CHECKING:
     from PIL import Image
 
-__all__ = ["MAX_PIXELS", "decode_image", "prepare_process", "sniff_format"]
+__all__ = ["MAX_PIXELS", "decode_image", "sniff_format"]
 
 MAX_PIXELS = 178_956_970
 """Pixels beyond which a header is taken for a decompression bomb: where Pillow raises by default
@@ -32,38 +32,6 @@ _TURBO_SAMPLINGS = frozenset({(1, 1), (2, 1), (1, 2), (2, 2), (4, 1)})
 _ALPHA_MODES = frozenset({"LA", "La", "PA", "RGBA", "RGBa"})
 _OPAQUE_MODES = frozenset({"1", "L", "P", "RGB", "RGBX", "CMYK", "YCbCr"})
 _MAX_CAUSE_LENGTH = 200
-
-
-def prepare_process() -> None:
-    """Set the libraries' process-wide switches; call once in every process that decodes.
-
-    One thread for OpenCV and torch (the engine's own workers use the cores); no pixel limit in
-    Pillow, so that `max_pixels` alone decides; no warning, log line or line on stderr about damage,
-    which `decode_image` reports itself. Without this call results are the same up
-    to Pillow's limit, unless a warning filter turns Pillow's warnings into errors.
-    """
-    import ctypes
-    import logging
-    import warnings
-
-    import cv2
-    import torch
-    from PIL import Image, _imaging
-
-    cv2.setNumThreads(1)
-    cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_SILENT)
-    torch.set_num_threads(1)
-    Image.MAX_IMAGE_PIXELS = None
-    warnings.filterwarnings("ignore", module=r"PIL\.")
-    logging.getLogger("PIL").setLevel(logging.CRITICAL)
-    # libtiff prints to stderr unless its handlers are null; it is reached through Pillow's module,
-    # which links it. A Pillow with libtiff built in hides the symbols: then the lines stay.
-    pillow = ctypes.CDLL(_imaging.__file__)
-    for name in ("TIFFSetErrorHandler", "TIFFSetWarningHandler"):
-        if hasattr(pillow, name):
-            setter = getattr(pillow, name)
-            setter.argtypes, setter.restype = [ctypes.c_void_p], ctypes.c_void_p
-            setter(None)
 
 
 def decode_image(

@@ -1,6 +1,10 @@
 """Errors of preparation; the whole tree is drawn in `loaders.errors`."""
 
+import os
+from pathlib import Path
+
 from loaders.errors import ShardsError
+from loaders.format.files import WORK
 
 
 class SourceError(ShardsError):
@@ -26,3 +30,16 @@ class SampleError(ShardsError):
 
     def __str__(self) -> str:
         return f"{self.key}: {self.reason}"
+
+
+def output_error(out: Path, error: OSError) -> OutputError:
+    """Say what stopped writing and where, and that what is finished is kept."""
+    try:
+        status = os.statvfs(out)
+        free = f"{status.f_bavail * status.f_frsize:,} bytes are free"
+    except OSError:
+        free = "the folder is not there"
+    place = error.filename or out
+    begun = any((out / WORK).glob("*.receipt.json"))
+    kept = "; finished shards are kept, the same command goes on from there" if begun else ""
+    return OutputError(f"{place}: cannot write: {error.strerror or error} ({free}){kept}")

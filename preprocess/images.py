@@ -1,6 +1,7 @@
 """Images: a folder of photos -> upright, resized uint8 arrays at several sizes."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
@@ -8,15 +9,17 @@ from typing import Any, Final, Literal, get_args
 import numpy as np
 
 from loaders.format.spec import FieldSpec
-from preprocess.decode import MAX_PIXELS, decode_image, prepare_process, sniff_format
+from preprocess.decode import MAX_PIXELS, decode_image, sniff_format
+from preprocess.decoder_settings import decoder_settings
 from preprocess.errors import SampleError, SourceError
+from preprocess.folders import LabelMode
 from preprocess.output import check_paths
 from preprocess.plan import Plan, RunOptions, plan_run
 from preprocess.recipe import Sample
 from preprocess.report import Report
 from preprocess.resize import Fit, Resample, fit_sizes
 from preprocess.run import OnProgress, run
-from preprocess.sources import Item, LabelMode, Listing, Wanted, list_folder, read_item
+from preprocess.sources import Item, Listing, Wanted, list_folder, read_item
 
 Background = Literal["white", "black"]
 BACKGROUNDS: Final[Mapping[Background, tuple[int, int, int]]] = {
@@ -174,9 +177,9 @@ class ImageRecipe:
         found.append(FieldSpec(name="key", dtype="uint8", shape=(self.key_nbytes,), role="key"))
         return tuple(found)
 
-    def set_up(self) -> None:
-        """Set this process up for decoding on threads of ours."""
-        prepare_process()
+    def settings(self) -> AbstractContextManager[None]:
+        """Return what holds the decoders as threads of ours want them."""
+        return decoder_settings()
 
     def samples(self, source: Path, items: Sequence[Item]) -> Iterator[Sample | SampleError]:
         """Yield one sample, or the reason why not, per item."""

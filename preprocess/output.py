@@ -4,37 +4,36 @@ import contextlib
 import fcntl
 import os
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Final
 
-from loaders.errors import FormatError, MissingShardError
 from loaders.format.containers import CONTAINERS
 from loaders.format.files import (
     MANIFEST,
     REPORT,
     SKIPPED,
     WORK,
-    publish,
-    read_json,
-    sync_directory,
     to_json,
     write_atomically,
 )
-from loaders.format.spec import Manifest, SplitSpec, read_manifest
-from preprocess.errors import OutputError
+from loaders.format.spec import Manifest, SplitSpec
+from preprocess.errors import OutputError, output_error
 from preprocess.plan import Plan
-from preprocess.receipt import parse_receipt
+from preprocess.removal import (
+    REMOVED,
+    RUN,
+    TEMPORARY,
+    is_begun,
+    read_known_manifest,
+    read_run_hash,
+    remove_dataset,
+)
 from preprocess.report import human_nbytes
-from preprocess.shard_writer import output_error
 
-_RUN: Final = "run.json"
 _LOCK: Final = "lock"
-_TEMPORARY: Final = "tmp-"
-_REMOVED: Final = "removed-manifest.json"
-"""The manifest of a dataset that is being removed: it names what is left of it."""
 
 _RESERVE: Final = 64_000_000
 """Bytes left free beside the data, for manifests, file system tables and neighbours."""
@@ -50,7 +49,7 @@ class Claim:
     def release(self, *, finished: bool) -> None:
         """Give the folder back; a run that finished, or never began, leaves no work folder."""
         try:
-            if finished or not _is_begun(self.out):
+            if finished or not is_begun(self.out):
                 shutil.rmtree(self.out / WORK, ignore_errors=True)
                 if not finished and not any(self.out.iterdir()):
                     self.out.rmdir()
@@ -60,16 +59,6 @@ class Claim:
             return  # the folder vanished or cannot be written; the error in flight says so
         finally:
             os.close(self.descriptor)
-
-
-def _is_begun(out: Path) -> bool:
-    """Return whether there is anything of prep's in the folder that the work folder tells of."""
-    return (out / WORK / _REMOVED).exists() or bool(_receipts(out))
-
-
-def _receipts(out: Path) -> list[Path]:
-    found = (out / WORK).glob("*.receipt.json")
-    return sorted(path for path in found if not path.name.startswith(_TEMPORARY))
 
 
 def check_paths(source: Path, out: Path) -> None:
@@ -102,9 +91,9 @@ def find_complete(plan: Plan, *, overwrite: bool) -> Manifest | None:
     except OSError as error:
         raise OutputError(f"{out}: cannot be listed: {error.strerror}") from error
     if MANIFEST in names:
-        manifest = _known_manifest(out)
+        manifest = read_known_manifest(out)
         return None if overwrite else _same_dataset(plan, manifest)
-    if WORK in names and (overwrite or _run_hash(out) in {None, plan.run_hash}):
+    if WORK in names and (overwrite or read_run_hash(out) in {None, plan.run_hash}):
         return None
     if WORK in names:
         raise OutputError(
@@ -120,17 +109,6 @@ def find_complete(plan: Plan, *, overwrite: bool) -> Manifest | None:
     return None
 
 
-def _known_manifest(out: Path) -> Manifest:
-    """Read the manifest in the output folder; one that cannot be read is never overwritten."""
-    try:
-        return read_manifest(out)
-    except FormatError as error:
-        raise OutputError(
-            f"{out}: holds a {MANIFEST} that cannot be read, so which files prep wrote is not "
-            f"known ({error}); give another folder, or empty this one yourself"
-        ) from error
-
-
 def _same_dataset(plan: Plan, manifest: Manifest) -> Manifest:
     remedy = "give another folder, or --overwrite to prepare it again"
     if manifest.recipe_hash != plan.recipe_hash:
@@ -138,14 +116,6 @@ def _same_dataset(plan: Plan, manifest: Manifest) -> Manifest:
     if manifest.source_hash != plan.listing.fingerprint():
         raise OutputError(f"{plan.out}: holds a dataset made from other input; {remedy}")
     return manifest
-
-
-def _run_hash(out: Path) -> str | None:
-    try:
-        value = read_json(out / WORK / _RUN)
-    except (MissingShardError, FormatError):
-        return None  # the run ended before its first shard
-    return str(value)
 
 
 def claim(plan: Plan, *, overwrite: bool) -> Claim:
@@ -178,13 +148,15 @@ def _begin(plan: Plan, *, overwrite: bool) -> None:
     replaced = (out / MANIFEST).exists()
     if replaced and not overwrite:
         raise OutputError(f"{out}: another run has just finished here; give the command again")
-    unfinished_removal = (out / WORK / _REMOVED).exists()
-    if _run_hash(out) == plan.run_hash and not (replaced or unfinished_removal):
+    unfinished_removal = (out / WORK / REMOVED).exists()
+    if read_run_hash(out) == plan.run_hash and not (replaced or unfinished_removal):
         return
     if overwrite or unfinished_removal:
-        _remove_dataset(out)
-    _refuse_collisions(plan)
-    write_atomically(out / WORK / _RUN, to_json(plan.run_hash))
+        remove_dataset(out)
+    described = _group_names(plan)
+    _refuse_collisions(plan, described)
+    # Of the files beside the shards, those without a receipt: named before any of them is there.
+    write_atomically(out / WORK / RUN, to_json({"run_hash": plan.run_hash, "files": described}))
 
 
 def clear_finished(out: Path) -> None:
@@ -215,12 +187,12 @@ def _lock(work: Path) -> int:
 
 
 def _clear_temporary(out: Path) -> None:
-    for path in (out / WORK).glob(f"{_TEMPORARY}*"):
+    for path in (out / WORK).glob(f"{TEMPORARY}*"):
         path.unlink(missing_ok=True)
 
 
-def _refuse_collisions(plan: Plan) -> None:
-    named = [plan.out / REPORT, *(plan.out / name for name in _group_names(plan))]
+def _refuse_collisions(plan: Plan, described: Sequence[str]) -> None:
+    named = [plan.out / REPORT, *(plan.out / name for name in described)]
     shards = (task.shard_path(field) for task in plan.tasks() for field in task.recipe.fields())
     for path in chain(named, shards):
         if os.path.lexists(path):
@@ -252,61 +224,6 @@ def _group_names(plan: Plan) -> list[str]:
         splits=splits,
     )
     return sorted(CONTAINERS[plan.container].group_files(described))
-
-
-def _remove_dataset(out: Path) -> None:
-    """Remove what prep wrote, manifest first; files of others stay."""
-    removed = out / WORK / _REMOVED
-    if (out / MANIFEST).exists():
-        _known_manifest(out)
-        # Out of sight, and kept until all that it names is gone: stopped half-way, the next run
-        # goes on with the removal.
-        publish(out / MANIFEST, removed)
-        sync_directory(out / WORK)
-        sync_directory(out)
-    begun = _is_begun(out)
-    if removed.exists():
-        manifest = Manifest.from_json(read_json(removed), str(removed))
-        _remove_files(out, dataset_files(out, manifest))
-    for receipt in _receipts(out):
-        _remove_files(out, [out / name for name in _receipt_files(receipt)])
-        receipt.unlink()
-    _remove_files(out, [out / SKIPPED, *([out / REPORT] if begun else [])])
-    removed.unlink(missing_ok=True)
-
-
-def _remove_files(out: Path, paths: Sequence[Path]) -> None:
-    for path in paths:
-        path.unlink(missing_ok=True)
-    _remove_empty_folders(out, paths)
-
-
-def dataset_files(out: Path, manifest: Manifest) -> list[Path]:
-    """Return every file that the manifest stands for, apart from itself."""
-    container = CONTAINERS[manifest.container]
-    shards = [
-        container.shard_path(out, name, index, field)
-        for name, split in manifest.splits.items()
-        for field in split.fields
-        for index, count in enumerate(split.counts)
-        if count
-    ]
-    return [*shards, *(out / name for name in container.group_files(manifest))]
-
-
-def _receipt_files(receipt: Path) -> list[str]:
-    names = [str(path) for path, _, _ in parse_receipt(receipt).files.values()]
-    for name in names:
-        if ".." in Path(name).parts or Path(name).is_absolute():
-            raise FormatError(f"{receipt}: names {name!r} outside the dataset; remove the receipt")
-    return names
-
-
-def _remove_empty_folders(out: Path, paths: Iterable[Path]) -> None:
-    folders = {folder for path in paths for folder in path.parents if out in folder.parents}
-    for folder in sorted(folders, key=lambda folder: len(folder.parts), reverse=True):
-        if folder.is_dir() and not any(folder.iterdir()):
-            folder.rmdir()
 
 
 def check_room(out: Path, nbytes: int) -> None:

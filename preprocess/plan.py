@@ -10,8 +10,8 @@ from loaders.format.containers import CONTAINERS
 from loaders.format.files import to_json
 from loaders.format.spec import FORMAT_VERSION, Container
 from preprocess.recipe import Recipe
-from preprocess.shard_writer import ShardTask
 from preprocess.sources import Listing
+from preprocess.task import ShardTask
 
 SHARD_NBYTES: Final = 256_000_000
 """Default bytes of samples in a shard: seconds of work, and few enough files for any disk."""

@@ -1,6 +1,7 @@
 """The protocol between the engine and one kind of raw data."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -34,8 +35,11 @@ class Recipe(Protocol):
         """Return what every sample will hold."""
         ...
 
-    def set_up(self) -> None:
-        """Prepare this process; called in each before its first sample, and harmless to repeat."""
+    def settings(self) -> AbstractContextManager[None]:
+        """Return what holds this process's libraries as `samples` wants them, and undoes that.
+
+        Entered once per process at a time, around all threads that make samples.
+        """
         ...
 
     def samples(self, source: Path, items: Sequence[Item]) -> Iterator[Sample | SampleError]:

@@ -1,10 +1,12 @@
 """The engine: joblib over the shards of a plan -> receipts -> manifest. It knows no modality."""
 
+import signal
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import closing
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 
 from loaders.errors import ShardsError
@@ -14,14 +16,9 @@ from preprocess.output import check_room, claim, clear_finished, find_complete
 from preprocess.plan import Plan, RunOptions
 from preprocess.receipt import Receipt
 from preprocess.report import Report
-from preprocess.shard_writer import (
-    Gate,
-    ShardTask,
-    Shared,
-    read_receipt,
-    retract,
-    write_shard,
-)
+from preprocess.shard_writer import write_shard
+from preprocess.task import ShardTask, read_receipt, retract
+from preprocess.threads import Gate, Shared
 
 OnProgress = Callable[[int, int, int], None]
 """Told (samples, skipped, bytes) as they are made; called from worker threads."""
@@ -117,12 +114,30 @@ def _write_in_processes(
     receipts = []
     with parallel_config(backend=backend, n_jobs=processes):
         calls = (delayed(write_shard)(replace(task, threads=threads)) for task in tasks)
+        with _interrupts_ignored():
+            started = Parallel(return_as="generator_unordered")(calls)
         # Closed at once on an error of ours: no worker may outlive the hold on the folder.
-        with closing(Parallel(return_as="generator_unordered")(calls)) as finished:
+        with closing(started) as finished:
             for receipt in finished:
                 on_progress(receipt.count, len(receipt.skipped), receipt.nbytes)
                 receipts.append(receipt)
     return receipts
+
+
+@contextmanager
+def _interrupts_ignored() -> Iterator[None]:
+    """Let processes that start here ignore Ctrl-C: the run ends them, after its own clean-up.
+
+    A Ctrl-C in this moment is lost to the run as well.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _write_in_threads(
@@ -134,7 +149,12 @@ def _write_in_threads(
     # The samples of a few shards share one pool of `workers` threads, first come first served: the
     # last shard still has every thread, and one shard's fsync overlaps the next one's work.
     in_work = max(1, min(len(tasks), max(2, workers // 4)))
-    with ThreadPoolExecutor(workers, thread_name_prefix="prep") as pool:
+    with (
+        ExitStack() as stack,
+        ThreadPoolExecutor(workers, thread_name_prefix="prep") as pool,
+    ):
+        if tasks:
+            stack.enter_context(tasks[0].recipe.settings())
         shared = Shared(pool, workers, Gate(), on_progress)
         try:
             with parallel_config(backend="threading", n_jobs=in_work):

@@ -3,140 +3,29 @@
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
-from types import TracebackType
 from typing import Any, Final
 
 import numpy as np
 
-from loaders.errors import FormatError, MissingShardError
 from loaders.format.containers import CONTAINERS
-from loaders.format.files import (
-    WORK,
-    RowWriter,
-    publish,
-    sync_directory,
-    write_atomically,
-)
-from loaders.format.spec import ChannelStatistics, Container, FieldSpec
-from preprocess.errors import OutputError, SampleError
-from preprocess.receipt import REMEDY, Receipt, parse_receipt
-from preprocess.recipe import Recipe, Sample
+from loaders.format.files import WORK, RowWriter, publish, sync_directory, write_atomically
+from loaders.format.spec import ChannelStatistics, FieldSpec
+from preprocess.errors import SampleError, output_error
+from preprocess.receipt import Receipt
+from preprocess.recipe import Sample
 from preprocess.sources import Item
 from preprocess.stats import channel_statistics, no_statistics
+from preprocess.task import ShardTask
+from preprocess.threads import Gate, Shared, Stopped
 
 _CHUNK_NBYTES: Final = 8_000_000
 """Sample bytes that one thread prepares at a time: small enough to balance, large enough to pay."""
 
 _MAX_CHUNK: Final = 16
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShardTask:
-    """All that a worker needs to write one shard, wherever it runs.
-
-    Attributes:
-        source: The folder that the items lie in.
-        out: The dataset's folder.
-        container: How the bytes are laid out.
-        split: The split's name.
-        index: The shard's number in the split.
-        capacity: Rows of a full shard in this split.
-        items: The items of this shard, in order.
-        recipe: Turns them into samples.
-        class_count: Labels are below it.
-        run_hash: Stands in the receipt; a receipt of another run is not taken.
-        threads: Threads to prepare samples on, in a process of its own.
-    """
-
-    source: Path
-    out: Path
-    container: Container
-    split: str
-    index: int
-    capacity: int
-    items: tuple[Item, ...]
-    recipe: Recipe
-    class_count: int
-    run_hash: str
-    threads: int = 1
-
-    @property
-    def receipt_path(self) -> Path:
-        """Where the receipt of this shard lies while the run has not finished."""
-        return self.out / WORK / f"{self.split}.{self.index:05d}.receipt.json"
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes that the shard's files will have if no item is skipped."""
-        container = CONTAINERS[self.container]
-        fields = self.recipe.fields()
-        return sum(container.shard_nbytes(f, len(self.items), self.capacity) for f in fields)
-
-    def shard_path(self, field: FieldSpec) -> Path:
-        """Return where the file of a field will lie."""
-        return CONTAINERS[self.container].shard_path(self.out, self.split, self.index, field)
-
-
-class Stopped(Exception):  # noqa: N818
-    """The run is ending early; the shard in work is dropped."""
-
-
-class Gate:
-    """Lets shards in until the run ends early, and knows when the last one is out.
-
-    joblib leaves its threads running when one of them fails; what they still write must not
-    outlive the run's hold on the output folder.
-    """
-
-    def __init__(self) -> None:
-        self._changed = threading.Condition()
-        self._inside = 0
-        self.is_shut = False
-
-    def __enter__(self) -> None:
-        with self._changed:
-            if self.is_shut:
-                raise Stopped
-            self._inside += 1
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        with self._changed:
-            self._inside -= 1
-            self._changed.notify_all()
-
-    def shut(self) -> None:
-        """Let nobody in any more, and wait until the last is out."""
-        with self._changed:
-            self.is_shut = True
-            self._changed.wait_for(lambda: self._inside == 0)
-
-
-@dataclass(frozen=True, slots=True)
-class Shared:
-    """What shards in threads of one process share; worker processes have none.
-
-    Attributes:
-        pool: Threads that prepare samples; shards in work take turns on them.
-        threads: How many there are.
-        gate: Shut when the run ends early.
-        on_chunk: Told (samples, skipped, bytes) as they are made.
-    """
-
-    pool: Executor
-    threads: int
-    gate: "Gate"
-    on_chunk: Callable[[int, int, int], None]
 
 
 Prepared = tuple[Sample | SampleError, dict[str, ChannelStatistics]]
@@ -157,30 +46,16 @@ def write_shard(task: ShardTask, shared: Shared | None = None) -> Receipt:
         RuntimeError: The recipe does not keep its promises.
         Stopped: The run is ending.
     """
-    task.recipe.set_up()
     try:
         with ExitStack() as stack:
             if shared is None:
+                stack.enter_context(task.recipe.settings())
                 pool: Executor = stack.enter_context(ThreadPoolExecutor(task.threads))
                 shared = Shared(pool, task.threads, Gate(), lambda *_: None)
             stack.enter_context(shared.gate)
             return _write_files(task, shared)
     except OSError as error:
         raise output_error(task.out, error) from error
-
-
-def output_error(out: Path, error: OSError) -> OutputError:
-    """Say what stopped writing, where, and that nothing finished is lost."""
-    try:
-        status = os.statvfs(out)
-        free = f"{status.f_bavail * status.f_frsize:,} bytes are free"
-    except OSError:
-        free = "the folder is not there"
-    place = error.filename or out
-    return OutputError(
-        f"{place}: cannot write: {error.strerror or error} ({free}); finished shards are kept, the "
-        "same command goes on from there"
-    )
 
 
 def _write_files(task: ShardTask, shared: Shared) -> Receipt:
@@ -337,36 +212,3 @@ def _check(task: ShardTask, item: Item, fields: Sequence[FieldSpec], sample: Sam
 def _broken(task: ShardTask, item: Item, what: str) -> RuntimeError:
     """Return the error for a recipe that does not keep its promises: a fault of its author."""
     return RuntimeError(f"recipe {task.recipe.kind}: {item.key}: {what}")
-
-
-def retract(task: ShardTask) -> None:
-    """Remove what an earlier try at a shard left: its files, then its receipt."""
-    try:
-        for field in task.recipe.fields():
-            task.shard_path(field).unlink(missing_ok=True)
-        task.receipt_path.unlink(missing_ok=True)
-    except OSError as error:
-        raise output_error(task.out, error) from error
-
-
-def read_receipt(task: ShardTask) -> Receipt | None:
-    """Return the receipt of a shard that this run has finished already, if its files are there.
-
-    Raises:
-        FormatError: The receipt is damaged.
-    """
-    try:
-        receipt = parse_receipt(task.receipt_path)
-    except MissingShardError:
-        return None
-    if receipt.run_hash != task.run_hash or receipt.items != len(task.items):
-        return None
-    paths = {field.name: task.shard_path(field) for field in task.recipe.fields()}
-    named = {name: task.out / below for name, (below, _, _) in receipt.files.items()}
-    if named != (paths if receipt.count else {}):
-        raise FormatError(f"{task.receipt_path}: names other files than its shard's; {REMEDY}")
-    for name, nbytes, _ in receipt.files.values():
-        path = task.out / name
-        if not path.is_file() or path.stat().st_size != nbytes:
-            return None
-    return receipt

@@ -10,9 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from preprocess.errors import SampleError, SourceError
-from preprocess.folders import SPLIT_FOLDERS as SPLIT_FOLDERS  # noqa: PLC0414 - for importers
-from preprocess.folders import LabelMode as LabelMode  # noqa: PLC0414 - for importers
-from preprocess.folders import find_classes, find_splits
+from preprocess.folders import LabelMode, find_classes, find_splits
 
 UNFINISHED: Final = (".part", ".partial", ".crdownload", ".download", ".tmp")
 """Endings of downloads that have not finished."""

@@ -18,8 +18,8 @@ from preprocess.output import check_room, find_complete
 from preprocess.plan import Plan
 from preprocess.report import human_nbytes
 from preprocess.run import OnProgress
-from preprocess.shard_writer import read_receipt
 from preprocess.sources import printable
+from preprocess.task import read_receipt
 
 _SHOWN: Final = 8
 """Classes named in a line for people; the rest are counted."""

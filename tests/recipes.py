@@ -4,6 +4,7 @@ import hashlib
 import os
 import signal
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from itertools import repeat
 from pathlib import Path
@@ -52,8 +53,8 @@ class DigestRecipe:
     def backend(self, listing: Listing, workers: int) -> str:
         return "threading"
 
-    def set_up(self) -> None:
-        """Nothing to prepare."""
+    def settings(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def fields(self) -> tuple[FieldSpec, ...]:
         return (

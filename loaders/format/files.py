@@ -169,7 +169,7 @@ class RowWriter:
         self._started = 0
         self._file = path.open("wb", buffering=0)
         try:
-            if room:
+            if room and hasattr(os, "posix_fallocate"):  # not on macOS
                 os.posix_fallocate(self._file.fileno(), 0, room)
             self._write(prefix)
         except BaseException:
@@ -195,7 +195,7 @@ class RowWriter:
         self._value = extend(self._value, data)
         write_all(self._file.fileno(), data if isinstance(data, bytes) else data.data)
         self._written += len(data)
-        if self._written - self._started >= _WRITE_BACK:
+        if self._written - self._started >= _WRITE_BACK and hasattr(os, "posix_fadvise"):
             # Linux starts to write a range's changed pages when it is told that they are not
             # needed, and keeps them: the fsync at the end then finds little left to wait for.
             start, self._started = self._started, self._written

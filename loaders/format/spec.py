@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
 import numpy as np
+from google_crc32c import value as crc32c
 
 from loaders.errors import FormatError, IncompleteError, VersionError
 from loaders.format.files import MANIFEST, WORK, read_json, to_json
@@ -341,24 +342,23 @@ class Manifest:
 
     def to_bytes(self) -> bytes:
         """Return the file's bytes: the same for the same dataset."""
-        return to_json(
-            {
-                "format": FORMAT_NAME,
-                "format_version": FORMAT_VERSION,
-                "container": self.container,
-                "kind": self.kind,
-                "recipe": dict(self.recipe),
-                "recipe_hash": self.recipe_hash,
-                "source_hash": self.source_hash,
-                "classes": list(self.classes),
-                "skipped": self.skipped,
-                "splits": {name: split.to_json() for name, split in self.splits.items()},
-            }
-        )
+        value = {
+            "format": FORMAT_NAME,
+            "format_version": FORMAT_VERSION,
+            "container": self.container,
+            "kind": self.kind,
+            "recipe": dict(self.recipe),
+            "recipe_hash": self.recipe_hash,
+            "source_hash": self.source_hash,
+            "classes": list(self.classes),
+            "skipped": self.skipped,
+            "splits": {name: split.to_json() for name, split in self.splits.items()},
+        }
+        return to_json({**value, "crc32c": _checksum(value)})
 
     @classmethod
     def from_json(cls, value: Any, where: str) -> "Manifest":
-        """Parse the JSON form.
+        """Parse the JSON form; whether its checksum holds is left to `read_manifest`.
 
         Args:
             value: What `json.loads` returned.
@@ -378,7 +378,8 @@ class Manifest:
                 "upgrade prepshards"
             )
         keys = {"container", "kind", "recipe", "recipe_hash", "source_hash", "classes", "skipped"}
-        entry = place.mapping(value, keys | {"format", "format_version", "splits"})
+        entry = place.mapping(value, keys | {"format", "format_version", "splits", "crc32c"})
+        place.at("crc32c").text(entry["crc32c"], _CRC)
         container = place.at("container").text(entry["container"])
         splits = place.at("splits").partial_mapping(entry["splits"], set(SPLITS))
         place.at("splits").expect(bool(splits), splits, "at least one split")
@@ -427,4 +428,19 @@ def read_manifest(root: Path) -> Manifest:
                 "give the same prep command again to finish it"
             )
         raise IncompleteError(f"{root}: no {MANIFEST}: not a dataset that prep wrote")
-    return Manifest.from_json(read_json(path), str(path))
+    value = read_json(path)
+    manifest = Manifest.from_json(value, str(path))
+    # Last: what is wrong in itself is said as such.
+    expected = value.pop("crc32c")
+    found = _checksum(value)
+    if found != expected:
+        raise FormatError(
+            f"{path}: CRC-32C {found}, the file itself says {expected}: it was changed or damaged; "
+            "copy it again or prepare the dataset again"
+        )
+    return manifest
+
+
+def _checksum(value: dict[str, Any]) -> str:
+    """Return the CRC-32C of the manifest without its own checksum, as 8 hexadecimal digits."""
+    return f"{crc32c(to_json(value)):08x}"

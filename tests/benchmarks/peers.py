@@ -5,13 +5,17 @@ imports included. Nothing heavy is imported before it is needed.
 """
 
 import argparse
+import atexit
 import multiprocessing
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Self
 
 Pictures = list[Any]  # [side, side, 3] uint8 each
+
+_HELD = ExitStack()  # settings for the life of the process
 Kernel = Literal["ours", "pillow"]
 
 # Runs in the virtual environment of img2dataset, which has none of our packages. Writes the seconds
@@ -78,9 +82,10 @@ def warm(kernel: Kernel) -> None:
         import torch  # noqa: F401
 
         import preprocess.resize  # noqa: F401
-        from preprocess.decode import prepare_process
+        from preprocess.decoder_settings import decoder_settings
 
-        prepare_process()
+        _HELD.enter_context(decoder_settings())
+        atexit.register(_HELD.close)
     else:
         import numpy as np  # noqa: F401
         from PIL import Image  # noqa: F401

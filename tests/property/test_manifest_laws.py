@@ -117,7 +117,7 @@ def test_a_file_cut_short_is_refused(
 
 @quick
 @given(manifest=manifests(), data=st.data())
-def test_a_flipped_bit_gives_a_format_error_or_another_valid_manifest(
+def test_a_flipped_bit_never_gives_another_manifest(
     manifest: Manifest, data: st.DataObject, tmp_path: Path
 ) -> None:
     flipped = bytearray(manifest.to_bytes())
@@ -129,7 +129,7 @@ def test_a_flipped_bit_gives_a_format_error_or_another_valid_manifest(
         found = read_manifest(tmp_path)
     except FormatError:
         return
-    assert isinstance(found, Manifest)
+    assert found == manifest  # a letter of an escape such as \u00e9, in the other case
 
 
 @pytest.mark.parametrize(

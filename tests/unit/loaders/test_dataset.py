@@ -4,6 +4,7 @@ import os
 import pickle  # noqa: TID251
 import resource
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,7 @@ from loaders import (
     open_dataset,
 )
 from loaders.format.containers import CONTAINERS
+from loaders.format.spec import read_manifest
 
 
 def stored_rows(ds: ShardDataset, name: str) -> np.ndarray:
@@ -230,9 +232,14 @@ def test_missing_and_resized_shards_are_named_when_they_are_touched(make_dataset
 
 def test_a_manifest_whose_sizes_disagree_with_its_counts_is_refused(make_dataset) -> None:
     path = make_dataset(fresh=True)
-    manifest = json.loads((path / "manifest.json").read_text())
-    manifest["splits"]["train"]["files"]["image_32"]["nbytes"][1] += 1
-    (path / "manifest.json").write_text(json.dumps(manifest))
+    manifest = read_manifest(path)
+    train = manifest.splits["train"]
+    nbytes = list(train.files["image_32"].nbytes)
+    nbytes[1] += 1
+    changed = replace(train.files["image_32"], nbytes=tuple(nbytes))
+    train = replace(train, files={**train.files, "image_32": changed})
+    changed_manifest = replace(manifest, splits={**manifest.splits, "train": train})
+    (path / "manifest.json").write_bytes(changed_manifest.to_bytes())
     with pytest.raises(FormatError, match="train shard 1 field image_32"):
         open_dataset(path, size=32)
 

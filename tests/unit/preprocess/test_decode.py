@@ -3,7 +3,7 @@
 import io
 import struct
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -11,15 +11,17 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image, ImageOps  # noqa: TID253 - a test may load what it compares with
 
-from preprocess.decode import MAX_PIXELS, decode_image, prepare_process
+from preprocess.decode import MAX_PIXELS, decode_image
+from preprocess.decoder_settings import decoder_settings
 from preprocess.errors import SampleError
 
 WHITE = (255, 255, 255)
 
 
 @pytest.fixture(autouse=True)
-def _prepared() -> None:
-    prepare_process()
+def _prepared() -> Iterator[None]:
+    with decoder_settings():
+        yield
 
 
 def photo(width: int = 61, height: int = 47, seed: int = 0) -> NDArray[np.uint8]:

@@ -13,8 +13,9 @@ from loaders.format.containers import CONTAINERS
 from loaders.format.files import MANIFEST, REPORT, SKIPPED, WORK
 from loaders.format.spec import Container, read_manifest
 from preprocess.errors import OutputError
-from preprocess.output import check_paths, check_room, dataset_files
+from preprocess.output import check_paths, check_room
 from preprocess.plan import RunOptions
+from preprocess.removal import dataset_files
 from preprocess.run import run
 from tests.recipes import (
     DigestRecipe,

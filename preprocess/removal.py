@@ -1,0 +1,126 @@
+"""What prep wrote to an output folder, by its manifest or its receipts, and how that is removed."""
+
+import contextlib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from loaders.errors import FormatError, MissingShardError
+from loaders.format.containers import CONTAINERS
+from loaders.format.files import (
+    MANIFEST,
+    REPORT,
+    SKIPPED,
+    WORK,
+    publish,
+    read_json,
+    sync_directory,
+)
+from loaders.format.spec import Manifest, read_manifest
+from loaders.format.strict import Place
+from preprocess.errors import OutputError
+from preprocess.receipt import parse_receipt
+
+RUN: Final = "run.json"
+TEMPORARY: Final = "tmp-"
+REMOVED: Final = "removed-manifest.json"
+"""The manifest of a dataset that is being removed: it names what is left of it."""
+
+
+def is_begun(out: Path) -> bool:
+    """Return whether there is anything of prep's in the folder that the work folder tells of."""
+    return (out / WORK / REMOVED).exists() or bool(_receipts(out))
+
+
+def _receipts(out: Path) -> list[Path]:
+    found = (out / WORK).glob("*.receipt.json")
+    return sorted(path for path in found if not path.name.startswith(TEMPORARY))
+
+
+def read_run_hash(out: Path) -> str | None:
+    """Return which run is unfinished in the folder; None if it ended before it began."""
+    try:
+        return str(_read_run(out)["run_hash"])
+    except MissingShardError:
+        return None
+
+
+def _read_run(out: Path) -> dict[str, Any]:
+    """Read what an unfinished run is, and which files beside its shards it may have written."""
+    path = out / WORK / RUN
+    place = Place(str(path))
+    entry = place.mapping(read_json(path), {"run_hash", "files"})
+    for name in place.at("files").sequence(entry["files"]):
+        text = place.at("files").text(name)
+        place.at("files").expect(
+            ".." not in Path(text).parts and not Path(text).is_absolute(), text, "a path inside"
+        )
+    return entry
+
+
+def read_known_manifest(out: Path) -> Manifest:
+    """Read the manifest in the output folder; one that cannot be read is never overwritten."""
+    try:
+        return read_manifest(out)
+    except FormatError as error:
+        raise OutputError(
+            f"{out}: holds a {MANIFEST} that cannot be read, so which files prep wrote is not "
+            f"known ({error}); give another folder, or empty this one yourself"
+        ) from error
+
+
+def remove_dataset(out: Path) -> None:
+    """Remove what prep wrote, manifest first; files of others stay."""
+    removed = out / WORK / REMOVED
+    if (out / MANIFEST).exists():
+        read_known_manifest(out)
+        # Out of sight, and kept until all that it names is gone: stopped half-way, the next run
+        # goes on with the removal.
+        publish(out / MANIFEST, removed)
+        sync_directory(out / WORK)
+        sync_directory(out)
+    begun = is_begun(out)
+    with contextlib.suppress(MissingShardError):
+        _remove_files(out, [out / name for name in _read_run(out)["files"]])
+    if removed.exists():
+        manifest = Manifest.from_json(read_json(removed), str(removed))
+        _remove_files(out, dataset_files(out, manifest))
+    for receipt in _receipts(out):
+        _remove_files(out, [out / name for name in _receipt_files(receipt)])
+        receipt.unlink()
+    _remove_files(out, [out / SKIPPED, *([out / REPORT] if begun else [])])
+    removed.unlink(missing_ok=True)
+
+
+def _remove_files(out: Path, paths: Sequence[Path]) -> None:
+    for path in paths:
+        path.unlink(missing_ok=True)
+    _remove_empty_folders(out, paths)
+
+
+def dataset_files(out: Path, manifest: Manifest) -> list[Path]:
+    """Return every file that the manifest stands for, apart from itself."""
+    container = CONTAINERS[manifest.container]
+    shards = [
+        container.shard_path(out, name, index, field)
+        for name, split in manifest.splits.items()
+        for field in split.fields
+        for index, count in enumerate(split.counts)
+        if count
+    ]
+    return [*shards, *(out / name for name in container.group_files(manifest))]
+
+
+def _receipt_files(receipt: Path) -> list[str]:
+    names = [str(path) for path, _, _ in parse_receipt(receipt).files.values()]
+    for name in names:
+        if ".." in Path(name).parts or Path(name).is_absolute():
+            raise FormatError(f"{receipt}: names {name!r} outside the dataset; remove the receipt")
+    return names
+
+
+def _remove_empty_folders(out: Path, paths: Iterable[Path]) -> None:
+    folders = {folder for path in paths for folder in path.parents if out in folder.parents}
+    for folder in sorted(folders, key=lambda folder: len(folder.parts), reverse=True):
+        if folder.is_dir() and not any(folder.iterdir()):
+            folder.rmdir()

@@ -1,0 +1,93 @@
+"""One shard to be written: all that a worker needs to know, and what is known once it is done."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from loaders.errors import FormatError, MissingShardError
+from loaders.format.containers import CONTAINERS
+from loaders.format.files import WORK
+from loaders.format.spec import Container, FieldSpec
+from preprocess.errors import output_error
+from preprocess.receipt import REMEDY, Receipt, parse_receipt
+from preprocess.recipe import Recipe
+from preprocess.sources import Item
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardTask:
+    """All that a worker needs to write one shard, wherever it runs.
+
+    Attributes:
+        source: The folder that the items lie in.
+        out: The dataset's folder.
+        container: How the bytes are laid out.
+        split: The split's name.
+        index: The shard's number in the split.
+        capacity: Rows of a full shard in this split.
+        items: The items of this shard, in order.
+        recipe: Turns them into samples.
+        class_count: Labels are below it.
+        run_hash: Stands in the receipt; a receipt of another run is not taken.
+        threads: Threads to prepare samples on, in a process of its own.
+    """
+
+    source: Path
+    out: Path
+    container: Container
+    split: str
+    index: int
+    capacity: int
+    items: tuple[Item, ...]
+    recipe: Recipe
+    class_count: int
+    run_hash: str
+    threads: int = 1
+
+    @property
+    def receipt_path(self) -> Path:
+        """Where the receipt of this shard lies while the run has not finished."""
+        return self.out / WORK / f"{self.split}.{self.index:05d}.receipt.json"
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the shard's files will have if no item is skipped."""
+        container = CONTAINERS[self.container]
+        fields = self.recipe.fields()
+        return sum(container.shard_nbytes(f, len(self.items), self.capacity) for f in fields)
+
+    def shard_path(self, field: FieldSpec) -> Path:
+        """Return where the file of a field will lie."""
+        return CONTAINERS[self.container].shard_path(self.out, self.split, self.index, field)
+
+
+def retract(task: ShardTask) -> None:
+    """Remove what an earlier try at a shard left: its files, then its receipt."""
+    try:
+        for field in task.recipe.fields():
+            task.shard_path(field).unlink(missing_ok=True)
+        task.receipt_path.unlink(missing_ok=True)
+    except OSError as error:
+        raise output_error(task.out, error) from error
+
+
+def read_receipt(task: ShardTask) -> Receipt | None:
+    """Return the receipt of a shard that this run has finished already, if its files are there.
+
+    Raises:
+        FormatError: The receipt is damaged.
+    """
+    try:
+        receipt = parse_receipt(task.receipt_path)
+    except MissingShardError:
+        return None
+    if receipt.run_hash != task.run_hash or receipt.items != len(task.items):
+        return None
+    paths = {field.name: task.shard_path(field) for field in task.recipe.fields()}
+    named = {name: task.out / below for name, (below, _, _) in receipt.files.items()}
+    if named != (paths if receipt.count else {}):
+        raise FormatError(f"{task.receipt_path}: names other files than its shard's; {REMEDY}")
+    for name, nbytes, _ in receipt.files.values():
+        path = task.out / name
+        if not path.is_file() or path.stat().st_size != nbytes:
+            return None
+    return receipt
