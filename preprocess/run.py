@@ -145,17 +145,19 @@ def _write_in_threads(
 ) -> list[Receipt]:
     from joblib import Parallel, delayed, parallel_config
 
-    # NOTE [ Shards wait, samples run ]
-    # The samples of a few shards share one pool of `workers` threads, first come first served: the
-    # last shard still has every thread, and one shard's fsync overlaps the next one's work.
-    in_work = max(1, min(len(tasks), max(2, workers // 4)))
+    # NOTE [ Shards take turns ]
+    # The samples of one shard run on all of `workers` threads, so that the last shard has them all
+    # too; when its last ones are handed to the pool the next shard follows, and the first one's
+    # fsync overlaps that. One thread writes what about 16 others make of large photos.
+    turns = 1 + workers // 16
+    in_work = max(1, min(len(tasks), turns + 1))
     with (
         ExitStack() as stack,
         ThreadPoolExecutor(workers, thread_name_prefix="prep") as pool,
     ):
         if tasks:
             stack.enter_context(tasks[0].recipe.settings())
-        shared = Shared(pool, workers, Gate(), on_progress)
+        shared = Shared(pool, workers, Gate(), threading.Semaphore(turns), on_progress)
         try:
             with parallel_config(backend="threading", n_jobs=in_work):
                 calls = (delayed(write_shard)(task, shared) for task in tasks)

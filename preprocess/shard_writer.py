@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from itertools import islice
+from threading import Semaphore
 from typing import Any, Final
 
 import numpy as np
@@ -22,7 +23,7 @@ from preprocess.stats import channel_statistics, no_statistics
 from preprocess.task import ShardTask
 from preprocess.threads import Gate, Shared, Stopped
 
-_CHUNK_NBYTES: Final = 8_000_000
+_CHUNK_NBYTES: Final = 2_000_000
 """Sample bytes that one thread prepares at a time: small enough to balance, large enough to pay."""
 
 _MAX_CHUNK: Final = 16
@@ -51,7 +52,7 @@ def write_shard(task: ShardTask, shared: Shared | None = None) -> Receipt:
             if shared is None:
                 stack.enter_context(task.recipe.settings())
                 pool: Executor = stack.enter_context(ThreadPoolExecutor(task.threads))
-                shared = Shared(pool, task.threads, Gate(), lambda *_: None)
+                shared = Shared(pool, task.threads, Gate(), Semaphore(), lambda *_: None)
             stack.enter_context(shared.gate)
             return _write_files(task, shared)
     except OSError as error:
@@ -146,11 +147,15 @@ def _prepare_in_order(
     chunks = deque(task.items[i : i + size] for i in range(0, len(task.items), size))
     ahead = 2 * shared.threads
     running: deque[Future[list[Prepared]]] = deque()
+    turn = ExitStack()
+    turn.enter_context(shared.turn)
     try:
         while chunks or running:
             while chunks and len(running) < ahead:
                 chunk = chunks.popleft()
                 running.append(shared.pool.submit(_prepare, task, fields, chunk))
+            if not chunks:
+                turn.close()  # the next shard's samples follow without a gap
             results = running.popleft().result()
             if shared.gate.is_shut:
                 raise Stopped
@@ -159,6 +164,7 @@ def _prepare_in_order(
             shared.on_chunk(good, bad, good * nbytes)
             yield from results
     finally:
+        turn.close()
         for future in running:
             future.cancel()
 

@@ -7,8 +7,11 @@ from numpy.typing import NDArray
 
 from loaders.format.spec import ChannelStatistics
 
-_EXACT_BELOW: Final = 1 << 30
-"""Pixels up to which `channel_statistics` recovers exact integers from doubles."""
+_BLOCK_PIXELS: Final = 1 << 17
+"""Pixels that are summed at a time: 384 KiB of RGB."""
+
+_MAX_CHANNELS: Final = 4
+"""Channels that cv2 adds at a time."""
 
 
 def no_statistics(channels: int, levels: int) -> ChannelStatistics:
@@ -26,24 +29,30 @@ def channel_statistics(image: NDArray[Any]) -> ChannelStatistics:
     Returns:
         Exact integer sums.
     """
+    height, width, channels = image.shape
+    levels = int(np.iinfo(image.dtype).max)
+    if image.dtype != np.uint8 or channels > _MAX_CHANNELS:
+        return _sum_slowly(image, levels)
     import cv2
 
-    height, width, channels = image.shape
-    pixels = height * width
-    levels = int(np.iinfo(image.dtype).max)
-    if image.dtype != np.uint8 or channels > 4 or pixels >= _EXACT_BELOW:
-        return _sum_slowly(image, levels)
-    # NOTE [ Integers out of doubles ]
-    # cv2 adds 8-bit values and squares exactly and returns mean and deviation as doubles. The sum
-    # of squares is below 2**46 here and the few roundings on the way are below 2**-50 of it:
-    # rounding gives back the exact integer. 1024 x 1024 RGB: 0.25 ms channel by channel, 0.87 ms
-    # interleaved (no vector code for three channels), 15 ms for a NumPy sum over axes.
-    sums, squares = [], []
-    for plane in cv2.split(np.ascontiguousarray(image)):
-        mean, deviation = (float(value[0, 0]) for value in cv2.meanStdDev(plane))
-        sums.append(round(mean * pixels))
-        squares.append(round((deviation**2 + mean**2) * pixels))
-    return ChannelStatistics(pixels=pixels, sums=tuple(sums), squares=tuple(squares), levels=levels)
+    # cv2 adds 8-bit values and their squares in integers. It returns doubles, the squares by way
+    # of their root; a block's are below 2**34, so that rounding gives the exact integer.
+    # 1024 x 1024 RGB: 0.24 ms in blocks that stay in the cache, on planes that are used again;
+    # 0.87 ms as cv2.meanStdDev of interleaved channels, 15 ms as a NumPy sum over axes.
+    pixels = np.ascontiguousarray(image).reshape(1, -1, channels)  # [1, H * W, C]
+    step = min(height * width, _BLOCK_PIXELS)
+    planes = [np.empty((1, step), np.uint8) for _ in range(channels)]
+    sums, squares = [0] * channels, [0] * channels
+    for start in range(0, height * width, step):
+        block = pixels[:, start : start + step]
+        totals = cv2.sumElems(block)
+        views = [plane[:, : block.shape[1]] for plane in planes]
+        for channel, plane in enumerate(cv2.split(block, views)):
+            sums[channel] += int(totals[channel])
+            squares[channel] += round(cv2.norm(plane, cv2.NORM_L2SQR))
+    return ChannelStatistics(
+        pixels=height * width, sums=tuple(sums), squares=tuple(squares), levels=levels
+    )
 
 
 def _sum_slowly(image: NDArray[Any], levels: int) -> ChannelStatistics:

@@ -51,13 +51,15 @@ class Shared:
     """What shards in threads of one process share; worker processes have none.
 
     Attributes:
-        pool: Threads that prepare samples; shards in work take turns on them.
+        pool: Threads that prepare samples.
         threads: How many there are.
         gate: Shut when the run ends early.
+        turn: Held by shards that hand samples to the pool; the others wait, or finish.
         on_chunk: Told (samples, skipped, bytes) as they are made.
     """
 
     pool: Executor
     threads: int
     gate: Gate
+    turn: threading.Semaphore
     on_chunk: Callable[[int, int, int], None]

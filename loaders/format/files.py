@@ -35,6 +35,10 @@ _CHECKSUM_BLOCK: Final = 1 << 20
 _SMALL_ROW: Final = 1 << 16
 """Bytes of a row below which rows are gathered to a block before they are written."""
 
+_WRITE_BLOCK: Final = 1 << 18
+"""Bytes that are summed and written while they are in the processor's cache: writing rows of 3 MB
+in one call took twice the system time."""
+
 _WRITE_BACK: Final = 16 << 20
 """Bytes after which the disk is set to work on what was written."""
 
@@ -184,7 +188,8 @@ class RowWriter:
             if len(self._small) >= _CHECKSUM_BLOCK:
                 self._flush_small()
         else:
-            self._write(data)
+            for start in range(0, data.nbytes, _WRITE_BLOCK):
+                self._write(data[start : start + _WRITE_BLOCK])
         self.count += 1
 
     def _flush_small(self) -> None:
