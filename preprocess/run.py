@@ -147,10 +147,11 @@ def _write_in_threads(
 
     # NOTE [ Shards take turns ]
     # The samples of one shard run on all of `workers` threads, so that the last shard has them all
-    # too; when its last ones are handed to the pool the next shard follows, and the first one's
-    # fsync overlaps that. One thread writes what about 16 others make of large photos.
+    # too; when its last ones are handed to the pool the next shard follows. The fsync of up to
+    # three goes on beside that, so that a slow moment of the disk stops nobody. One thread writes
+    # what about 16 others make of large photos.
     turns = 1 + workers // 16
-    in_work = max(1, min(len(tasks), turns + 1))
+    in_work = max(1, min(len(tasks), turns + 3))
     with (
         ExitStack() as stack,
         ThreadPoolExecutor(workers, thread_name_prefix="prep") as pool,

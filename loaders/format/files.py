@@ -35,7 +35,7 @@ _CHECKSUM_BLOCK: Final = 1 << 20
 _SMALL_ROW: Final = 1 << 16
 """Bytes of a row below which rows are gathered to a block before they are written."""
 
-_WRITE_BLOCK: Final = 1 << 18
+_WRITE_BLOCK: Final = 1 << 20
 """Bytes that are summed and written while they are in the processor's cache: writing rows of 3 MB
 in one call took twice the system time."""
 
