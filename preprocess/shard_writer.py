@@ -23,7 +23,7 @@ from preprocess.stats import channel_statistics, no_statistics
 from preprocess.task import ShardTask
 from preprocess.threads import Gate, Shared, Stopped
 
-_CHUNK_NBYTES: Final = 8_000_000
+_CHUNK_NBYTES: Final = 2_000_000
 """Sample bytes that one thread prepares at a time: small enough to balance, large enough to pay."""
 
 _MAX_CHUNK: Final = 16

@@ -39,7 +39,7 @@ _WRITE_BLOCK: Final = 1 << 20
 """Bytes that are summed and written while they are in the processor's cache: writing rows of 3 MB
 in one call took twice the system time."""
 
-_WRITE_BACK: Final = 16 << 20
+_WRITE_BACK: Final = 8 << 20
 """Bytes after which the disk is set to work on what was written."""
 
 
