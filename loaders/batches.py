@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from loaders.dataset import ShardDataset
-from loaders.device import Copy, PinnedRing, Slot, check_device
+from loaders.device import PinnedRing, Slot, check_device
 from loaders.errors import SelectionError
 from loaders.sampling import epoch_order
 
@@ -43,15 +43,22 @@ class BufferPool:
         self._limit = limit
         self._arrays: deque[NDArray[Any]] = deque()
         self._lock = threading.Lock()
+        # How many references a free array has here differs between versions of Python.
+        self._arrays.append(np.empty(1, np.uint8))
+        self._free_count = next(iter(self._counted()))[1]
+        self._arrays.clear()
+
+    def _counted(self) -> Iterator[tuple[NDArray[Any], int]]:
+        for array in self._arrays:
+            yield array, sys.getrefcount(array)
 
     def take(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
         """Return an array of that shape and dtype with arbitrary content."""
         if np.dtype(dtype).itemsize * math.prod(shape) < _POOLED_FROM:
             return np.empty(shape, dtype)
         with self._lock:
-            for array in self._arrays:
-                # Three references: the pool's, the loop's and the call's own.
-                if sys.getrefcount(array) == 3 and array.shape == shape and array.dtype == dtype:
+            for array, count in self._counted():
+                if count == self._free_count and (array.shape, array.dtype) == (shape, dtype):
                     return array
             if len(self._arrays) == self._limit:
                 self._arrays.popleft()
@@ -89,8 +96,10 @@ class Loader:
         drop_last: bool = True,
         device: torch.device | str | int | None = None,
     ) -> None:
-        if batch_size < 1:
-            raise SelectionError(f"batch_size={batch_size}: expected at least 1")
+        if type(batch_size) is not int or batch_size < 1:
+            raise SelectionError(f"batch_size={batch_size!r}: expected an integer of at least 1")
+        if type(seed) is not int or seed < 0:
+            raise SelectionError(f"seed={seed!r}: expected an integer of at least 0")
         if drop_last and 0 < len(dataset) < batch_size:
             raise SelectionError(
                 f"batch_size={batch_size}: {dataset.path} has {len(dataset)} {dataset.split} "
@@ -139,14 +148,16 @@ class Loader:
         # A slot being filled, `_AHEAD` waiting, and one whose copy runs.
         ring = PinnedRing(self.device, slots=_AHEAD + 2)
         gathered = _run_ahead(lambda indices: self._gather_for(ring, indices), blocks)
-        ahead: tuple[Copy, Rows] | None = None
-        try:
+        waiting: deque[Rows] = deque()
+
+        def slots() -> Iterator[Slot]:
             for slot, kept in gathered:
-                arrived, ahead = ahead, (ring.start(slot), kept)
-                if arrived is not None:
-                    yield self._show(*arrived)
-            if ahead is not None:
-                yield self._show(*ahead)
+                waiting.append(kept)
+                yield slot
+
+        try:
+            for tensors in ring.send_ahead(slots()):
+                yield self._show(tensors, waiting.popleft())
         finally:
             ring.close()  # first: the gather thread may be waiting for a slot
             gathered.close()
@@ -163,9 +174,9 @@ class Loader:
         self.dataset.gather_into(indices, {**slot.arrays, **kept})
         return slot, kept
 
-    def _show(self, copy: Copy, kept: Rows) -> dict[str, Any]:
+    def _show(self, tensors: dict[str, torch.Tensor], kept: Rows) -> dict[str, Any]:
         host = {name: torch.from_numpy(rows) for name, rows in kept.items()}
-        return dict(self.dataset.show({**copy.wait(), **host}))
+        return dict(self.dataset.show({**tensors, **host}))
 
 
 def _run_ahead(

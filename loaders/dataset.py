@@ -42,7 +42,8 @@ def open_dataset(path: str | Path, *, split: str = "train", size: Size = None) -
         FormatError: The manifest is damaged.
         VersionError: A newer format wrote it.
     """
-    return ShardDataset(Path(path), split, size)
+    # Absolute: shards are opened later, perhaps from another working directory.
+    return ShardDataset(Path(path).absolute(), split, size)
 
 
 class Batch(dict[str, Any]):

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from preprocess.errors import SampleError
 from preprocess.formats import DECODED_FORMATS, explain_refusal, sniff_format
-from preprocess.headers import JpegHeader, read_jpeg_header, read_png_header, read_webp_header
+from preprocess.headers import read_avif_size, read_png_header, read_webp_header
+from preprocess.jpeg_header import JpegHeader, read_jpeg_header
 from preprocess.orientation import read_orientation, turn_upright
 
 if TYPE_CHECKING:
@@ -140,7 +141,22 @@ def _decode_png(
     header = read_png_header(data)
     _check_pixels(header.width, header.height, max_pixels)
     image = _decode_with_pillow(header.bare, "PNG", background, max_pixels, depth=header.depth)
+    if header.keyed16:
+        image[_transparent16(header.bare)] = background
     return turn_upright(image, read_orientation(header.exif, header.xmp))
+
+
+def _transparent16(png: bytes) -> NDArray[np.bool_]:
+    """Find the transparent pixels of a 16-bit RGB PNG with a tRNS colour: [H, W].
+
+    Pillow keeps the upper bytes alone, of which other colours may have the same.
+    """
+    import cv2
+
+    samples = cv2.imdecode(np.frombuffer(png, np.uint8), cv2.IMREAD_UNCHANGED)
+    if samples is None or samples.dtype != np.uint16 or samples.shape[2:] != (4,):
+        raise ValueError("its transparent colour cannot be told")
+    return np.asarray(samples[:, :, 3] == 0)
 
 
 def _decode_webp(
@@ -152,7 +168,7 @@ def _decode_webp(
     _check_pixels(header.width, header.height, max_pixels)
     if header.plain:  # both use libwebp: equal pixels, and OpenCV takes half of Pillow's time
         flags = cv2.IMREAD_COLOR_RGB | cv2.IMREAD_IGNORE_ORIENTATION
-        image = cv2.imdecode(np.frombuffer(data, np.uint8), flags)
+        image = cv2.imdecode(np.frombuffer(header.plain, np.uint8), flags)
         if image is None:
             raise ValueError("its pixels are damaged")
         upright = np.asarray(image, dtype=np.uint8)
@@ -172,6 +188,8 @@ def _decode_with_pillow(
 ) -> NDArray[np.uint8]:
     from PIL import Image
 
+    if kind == "AVIF":  # Pillow refuses large ones without saying why
+        _check_pixels(*read_avif_size(data), max_pixels)
     with Image.open(io.BytesIO(data), formats=[kind]) as image:
         _check_pixels(image.width, image.height, max_pixels)
         image.load()  # turns a TIFF upright by itself
@@ -194,6 +212,8 @@ def _to_rgb(
     from PIL import Image
 
     transparent = image.info.get("transparency")
+    if image.mode == "RGB" and depth == 16:
+        transparent = None  # see _transparent16
     if transparent is None and image.mode not in _ALPHA_MODES:
         return np.array(image.convert("RGB"))
     if image.mode == "1" and isinstance(transparent, int):
@@ -202,8 +222,6 @@ def _to_rgb(
     elif image.mode == "L" and isinstance(transparent, int) and depth < 8:
         # Pillow widens 2 and 4-bit grey to 8 bits but not the grey that means transparent.
         image.info["transparency"] = transparent * 255 // (2**depth - 1)
-    elif image.mode == "RGB" and isinstance(transparent, tuple) and depth == 16:
-        image.info["transparency"] = tuple(value >> 8 for value in transparent)
     elif image.mode == "La":
         image = image.convert("LA")
     canvas = Image.new("RGBA", image.size, (*background, 255))

@@ -1,4 +1,4 @@
-"""What a JPEG, PNG or WebP says before its pixels: size, kind, metadata, and whether it is whole.
+"""What a PNG, WebP or AVIF says beside its pixels: size, kind, metadata, and whether it is whole.
 
 Every reader raises ValueError with the cause in one line.
 """
@@ -8,40 +8,8 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-_STANDALONE_MARKERS = frozenset({0x01, *range(0xD0, 0xD8)})
-_FRAME_MARKERS = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC} | {0xF7}
-_EXIF_PREFIX = b"Exif\0\0"
-_XMP_PREFIX = b"http://ns.adobe.com/xap/1.0/\0"
-_ICC_PREFIX = b"ICC_PROFILE\0"
 _CRITICAL_CHUNKS = (b"IHDR", b"PLTE", b"IDAT", b"IEND")
 _MAX_TEXT_NBYTES = 1 << 20  # of inflated metadata that is looked at, against zip bombs
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JpegHeader:
-    """The segments before the first scan.
-
-    Attributes:
-        width: Pixels, as stored.
-        height: Pixels, as stored.
-        process: Second byte of the frame's marker: 0xC0 baseline, 0xC2 progressive and so on.
-        precision: Bits per sample.
-        sampling: (horizontal, vertical) factors of each component.
-        exif: The first Exif block.
-        xmp: The last XMP packet.
-        icc: All parts of the colour profile, as stored.
-        clean: The file without stray bytes after its metadata segments; None if there are none.
-    """
-
-    width: int
-    height: int
-    process: int
-    precision: int
-    sampling: tuple[tuple[int, int], ...]
-    exif: bytes | None
-    xmp: bytes | None
-    icc: bytes
-    clean: bytes | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +22,7 @@ class PngHeader:
         depth: Bits per sample.
         exif: The Exif block.
         xmp: The XMP packet.
+        keyed16: Whether it is RGB of 16 bits with a transparent colour.
         bare: The file with nothing but IHDR, PLTE, tRNS, IDAT and IEND: no text to inflate, no
             animation, no colour profile.
     """
@@ -63,6 +32,7 @@ class PngHeader:
     depth: int
     exif: bytes | None
     xmp: bytes | None
+    keyed16: bool
     bare: bytes
 
 
@@ -73,60 +43,17 @@ class WebpHeader:
     Attributes:
         width: Pixels, as stored.
         height: Pixels, as stored.
-        plain: Neither alpha nor animation.
+        plain: The pixels alone as a file, if they have neither alpha nor animation; else None. What
+            follows them must be out of a decoder's reach: damaged pixels would run on into it.
         exif: The Exif block.
         xmp: The XMP packet.
     """
 
     width: int
     height: int
-    plain: bool
+    plain: bytes | None
     exif: bytes | None
     xmp: bytes | None
-
-
-def read_jpeg_header(data: bytes) -> JpegHeader:
-    """Walk a JPEG's segments up to the first scan.
-
-    Stray bytes between segments are skipped, as decoders do.
-
-    Source:
-        ITU-T T.81 annex B; Exif 2.32 section 4.7.2; XMP part 3 section 1.1.3; ICC.1 annex B.4.
-    """
-    frame: bytes | None = None
-    process, previous, kept = 0, 0xD8, 0
-    exif = xmp = None
-    icc, parts = b"", []
-    for marker, stray, start, body in _jpeg_segments(data):
-        if stray < start and (0xE0 <= previous <= 0xEF or previous == 0xFE):
-            parts.append(data[kept:stray])
-            kept = start
-        previous = marker
-        if marker in _FRAME_MARKERS:
-            if frame is not None:
-                raise ValueError("it has two frames")
-            frame, process = body, marker
-        elif marker == 0xE1 and body.startswith(_EXIF_PREFIX):
-            exif = exif or body
-        elif marker == 0xE1 and body.startswith(_XMP_PREFIX):
-            xmp = body[len(_XMP_PREFIX) :]
-        elif marker == 0xE2 and body.startswith(_ICC_PREFIX):
-            icc += body[len(_ICC_PREFIX) + 2 :]
-    if frame is None or len(frame) < 6 or len(frame) < 6 + 3 * frame[5]:
-        raise ValueError("it has no whole frame header before its pixels")
-    precision, height, width, count = struct.unpack_from(">BHHB", frame)
-    factors = frame[7 : 6 + 3 * count : 3]
-    return JpegHeader(
-        width=width,
-        height=height,
-        process=process,
-        precision=precision,
-        sampling=tuple((factor >> 4, factor & 15) for factor in factors),
-        exif=exif,
-        xmp=xmp,
-        icc=icc,
-        clean=b"".join([*parts, data[kept:]]) if parts else None,
-    )
 
 
 def read_png_header(data: bytes) -> PngHeader:
@@ -138,7 +65,7 @@ def read_png_header(data: bytes) -> PngHeader:
         W3C PNG (third edition) sections 5, 11 and 12; 13.2 for errors.
     """
     view = memoryview(data)
-    last, pixels_seen = b"", False
+    last, pixels_seen, keyed = b"", False, False
     kept, exif, raw_exif, xmp = [view[:8]], None, None, None
     for kind, start, end in _png_chunks(data):
         if kind in _CRITICAL_CHUNKS or kind == b"tRNS":
@@ -146,11 +73,16 @@ def read_png_header(data: bytes) -> PngHeader:
             if kind == b"IDAT" and pixels_seen and last != b"IDAT":
                 raise ValueError("its IDAT chunks do not follow each other")
             pixels_seen |= kind == b"IDAT"
+            keyed |= kind == b"tRNS"
             kept.append(view[start:end])
         elif not kind[0] & 0x20:
             raise ValueError(f"unknown critical chunk {kind!r}")
         elif kind == b"eXIf":
-            exif = data[start + 8 : end - 4]
+            # An ancillary chunk that is damaged is ignored: the picture does not depend on it.
+            whole = zlib.crc32(view[start + 4 : end - 4]) == int.from_bytes(
+                view[end - 4 : end], "big"
+            )
+            exif = data[start + 8 : end - 4] if whole else exif
         elif kind in (b"tEXt", b"zTXt", b"iTXt"):
             keyword, text = _png_text(kind, data[start + 8 : end - 4])
             if keyword == b"XML:com.adobe.xmp":
@@ -158,10 +90,30 @@ def read_png_header(data: bytes) -> PngHeader:
             elif keyword == b"Raw profile type exif":
                 raw_exif = _unhex_profile(text)
         last = kind
-    width, height, depth = struct.unpack_from(">IIB", data, 16)
+    width, height, depth, colour = struct.unpack_from(">IIBB", data, 16)
     return PngHeader(
-        width=width, height=height, depth=depth, exif=exif or raw_exif, xmp=xmp, bare=b"".join(kept)
+        width=width,
+        height=height,
+        depth=depth,
+        exif=exif or raw_exif,
+        xmp=xmp,
+        keyed16=(depth, colour) == (16, 2) and keyed,
+        bare=b"".join(kept),
     )
+
+
+def read_avif_size(data: bytes) -> tuple[int, int]:
+    """Return width and height of the largest item of an AVIF; (1, 1) if none says its size.
+
+    Source:
+        ISO/IEC 23008-12 section 6.5.3 (ImageSpatialExtentsProperty, `ispe`).
+    """
+    sizes = [(1, 1)]
+    place = data.find(b"ispe")
+    while 0 <= place <= len(data) - 16:
+        sizes.append(struct.unpack_from(">II", data, place + 8))
+        place = data.find(b"ispe", place + 4)
+    return max(sizes, key=lambda size: size[0] * size[1])
 
 
 def read_webp_header(data: bytes) -> WebpHeader:
@@ -170,68 +122,62 @@ def read_webp_header(data: bytes) -> WebpHeader:
     Source:
         RFC 9649 sections 2.3 to 2.7 and 3.4; RFC 6386 section 9.1.
     """
-    if int.from_bytes(data[4:8], "little") + 8 > len(data):
-        raise ValueError("it is cut: shorter than its header says")
+    plain, exif, xmp = True, None, None
+    canvas = size = pixels = None
+    flags = 0xFF
+    for kind, start, body, end in _riff_chunks(data):
+        nbytes = end - body
+        if kind == b"VP8X" and nbytes >= 10:
+            flags = data[body]  # bits: alpha 0x10, Exif 0x08, animation 0x02
+            plain = not flags & 0x12
+            canvas = _uint24(data, body + 4) + 1, _uint24(data, body + 7) + 1
+        elif kind in (b"VP8 ", b"VP8L") and nbytes >= 10 and pixels is None:
+            *size, alpha = _webp_frame(kind, data[body:end])
+            plain = plain and not alpha
+            pixels = data[start:end]
+        elif kind == b"EXIF" and flags & 0x08:
+            exif = data[body:end]
+        elif kind == b"XMP ":
+            xmp = data[body:end]
+    if plain and canvas is not None and size is not None and canvas != tuple(size):
+        raise ValueError(
+            f"its canvas is {canvas[0]} x {canvas[1]}, its pixels {size[0]} x {size[1]}"
+        )
+    width, height = canvas or size or (0, 0)
+    if not width:
+        raise ValueError("it has no pixels")
+    alone = _webp_of(pixels) if plain and pixels is not None else None
+    return WebpHeader(width=width, height=height, plain=alone, exif=exif, xmp=xmp)
+
+
+def _riff_chunks(data: bytes) -> Iterator[tuple[bytes, int, int, int]]:
+    """Yield each chunk: kind, where it starts, where its body does, where that ends."""
     end = int.from_bytes(data[4:8], "little") + 8
-    position, size, plain, exif, xmp = 12, None, True, None, None
+    if end > len(data):
+        raise ValueError("it is cut: shorter than its header says")
+    position = 12
     while position + 8 <= end:
         kind, nbytes = struct.unpack_from("<4sI", data, position)
         body = position + 8
         if body + nbytes > end:
             raise ValueError("it is cut inside a chunk")
-        if kind == b"VP8X" and nbytes >= 10:
-            plain = not data[body] & 0x12  # bits: alpha 0x10, animation 0x02
-            size = _uint24(data, body + 4) + 1, _uint24(data, body + 7) + 1
-        elif kind == b"VP8 " and nbytes >= 10:
-            width, height = struct.unpack_from("<HH", data, body + 6)
-            size = size or (width & 0x3FFF, height & 0x3FFF)
-        elif kind == b"VP8L" and nbytes >= 5:
-            bits = int.from_bytes(data[body + 1 : body + 5], "little")
-            plain = plain and not bits >> 28 & 1
-            size = size or ((bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1)
-        elif kind == b"EXIF":
-            exif = data[body : body + nbytes]
-        elif kind == b"XMP ":
-            xmp = data[body : body + nbytes]
+        yield kind, position, body, body + nbytes
         position = body + nbytes + (nbytes & 1)
-    if size is None:
-        raise ValueError("it has no pixels")
-    return WebpHeader(width=size[0], height=size[1], plain=plain, exif=exif, xmp=xmp)
 
 
-def _jpeg_segments(data: bytes) -> Iterator[tuple[int, int, int, bytes]]:
-    """Yield each segment up to the first scan: marker, where stray bytes begin, where it does."""
-    position = 2
-    while True:
-        start, marker, begin = _next_marker(data, position)
-        if marker in _STANDALONE_MARKERS:
-            position = begin
-            continue
-        if marker == 0xD9:
-            raise ValueError("it ends before any pixels")
-        nbytes = int.from_bytes(data[begin : begin + 2], "big")
-        if nbytes < 2 or begin + nbytes > len(data):
-            raise ValueError("it is cut or damaged inside its header")
-        yield marker, position, start, data[begin + 2 : begin + nbytes]
-        if marker == 0xDA:
-            return
-        position = begin + nbytes
+def _webp_frame(kind: bytes, body: bytes) -> tuple[int, int, int]:
+    """Return width, height and whether a frame of pixels has alpha."""
+    if kind == b"VP8 ":
+        width, height = struct.unpack_from("<HH", body, 6)
+        return width & 0x3FFF, height & 0x3FFF, 0
+    bits = int.from_bytes(body[1:5], "little")
+    return (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1, bits >> 28 & 1
 
 
-def _next_marker(data: bytes, position: int) -> tuple[int, int, int]:
-    """Find the next marker: where its first 0xFF is, its second byte, where its body begins."""
-    while True:
-        start = data.find(b"\xff", position)
-        if start < 0:
-            raise ValueError("it is cut inside its header")
-        code = start + 1
-        while data[code : code + 1] == b"\xff":
-            code += 1
-        if code >= len(data):
-            raise ValueError("it is cut inside its header")
-        if data[code]:
-            return start, data[code], code + 1
-        position = code + 1
+def _webp_of(chunk: bytes) -> bytes:
+    """Make a file of one chunk."""
+    padded = chunk + b"\0" * (len(chunk) & 1)
+    return b"RIFF" + (len(padded) + 4).to_bytes(4, "little") + b"WEBP" + padded
 
 
 def _png_chunks(data: bytes) -> Iterator[tuple[bytes, int, int]]:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 _ORIENTATION_TAG = 0x0112
-_NUMBER_FORMATS = {1: "B", 3: "H", 4: "I"}  # TIFF types BYTE, SHORT, LONG
+_NUMBER_FORMATS = {3: "H", 4: "I", 8: "h", 9: "i"}  # TIFF types SHORT, LONG, SSHORT, SLONG
 _XMP_ORIENTATION = re.compile(rb'tiff:Orientation(?:="|>)([0-9])')
 
 
@@ -60,15 +60,20 @@ def _exif_orientation(exif: bytes) -> int | None:
     while block.startswith(b"Exif\0\0"):
         block = block[6:]
     order = {b"II": "<", b"MM": ">"}.get(block[:2])
-    if order is None or len(block) < 8:
+    if order is None or len(block) < 8 or struct.unpack_from(order + "H", block, 2)[0] != 42:
         return None
     start = struct.unpack_from(order + "I", block, 4)[0]
     if start + 2 > len(block):
         return None
     count = struct.unpack_from(order + "H", block, start)[0]
-    value = None
     for entry in range(start + 2, min(start + 2 + 12 * count, len(block) - 11), 12):
         tag, kind, values = struct.unpack_from(order + "HHI", block, entry)
-        if tag == _ORIENTATION_TAG and values == 1 and kind in _NUMBER_FORMATS:
-            value = int(struct.unpack_from(order + _NUMBER_FORMATS[kind], block, entry + 8)[0])
-    return value
+        if tag == _ORIENTATION_TAG and values >= 1 and kind in _NUMBER_FORMATS:
+            number = _NUMBER_FORMATS[kind]
+            place = entry + 8
+            if values * struct.calcsize(number) > 4:  # not in the entry itself
+                place = struct.unpack_from(order + "I", block, entry + 8)[0]
+            if place + struct.calcsize(number) > len(block):
+                return None
+            return int(struct.unpack_from(order + number, block, place)[0])
+    return None

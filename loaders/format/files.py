@@ -7,7 +7,6 @@ import math
 import mmap
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -235,12 +234,11 @@ class RowWriter:
         self.path.unlink(missing_ok=True)
 
 
-def checksum(path: Path, *, on_block: Callable[[int], object] = lambda _: None) -> str:
+def checksum(path: Path) -> str:
     """Return the CRC-32C of a whole file as 8 hexadecimal digits.
 
     Args:
         path: The file.
-        on_block: Called with the bytes of every block read, for progress.
 
     Source:
         CRC-32C (Castagnoli): RFC 3720, appendix B.4.
@@ -249,7 +247,6 @@ def checksum(path: Path, *, on_block: Callable[[int], object] = lambda _: None) 
     with path.open("rb", buffering=0) as file:
         while block := file.read(_CHECKSUM_BLOCK):
             value = extend(value, block)
-            on_block(len(block))
     return f"{value:08x}"
 
 
@@ -274,6 +271,8 @@ def map_file(path: Path, nbytes: int) -> NDArray[np.uint8]:
         raise MissingShardError(
             f"{path}: not found, the manifest names it; copy it again or prepare the dataset again"
         ) from error
+    except OSError as error:
+        raise FormatError(f"{path}: cannot be opened: {error.strerror}") from error
     try:
         found = os.fstat(descriptor).st_size
         if found != nbytes:
@@ -284,6 +283,8 @@ def map_file(path: Path, nbytes: int) -> NDArray[np.uint8]:
         if nbytes == 0:
             return np.empty(0, np.uint8)
         return np.frombuffer(_map(descriptor, nbytes), np.uint8)
+    except OSError as error:
+        raise FormatError(f"{path}: cannot be mapped: {error.strerror}") from error
     finally:
         os.close(descriptor)
 

@@ -14,6 +14,7 @@ from PIL import Image, ImageOps  # noqa: TID253 - a test may load what it compar
 from preprocess.decode import MAX_PIXELS, decode_image
 from preprocess.decoder_settings import decoder_settings
 from preprocess.errors import SampleError
+from preprocess.orientation import read_orientation
 
 WHITE = (255, 255, 255)
 
@@ -460,3 +461,102 @@ def test_random_changes_give_a_picture_or_a_refusal_and_nothing_else() -> None:
                 reasons.append(error.reason)
     assert reasons
     assert all(reasons)
+
+
+def test_damage_in_a_webp_is_seen_though_metadata_follows_the_pixels() -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 1
+    exif[0x010E] = "x" * 400
+    file = io.BytesIO()
+    Image.fromarray(photo()).save(file, "WEBP", quality=80, exif=exif)
+    whole = file.getvalue()
+    assert decode_image(whole, key="whole").shape == (47, 61, 3)
+    accepted = 0
+    start, end = whole.index(b"VP8 ") + 30, whole.index(b"EXIF")
+    for place in range(start, end, 7):
+        flipped = bytearray(whole)
+        flipped[place] ^= 16
+        # The same pixels with nothing behind them.
+        alone = (
+            b"RIFF" + (end - start + 34).to_bytes(4, "little") + b"WEBP" + flipped[start - 30 : end]
+        )
+        try:
+            found = decode_image(bytes(flipped), key="flipped")
+        except SampleError:
+            continue
+        expected = Image.open(io.BytesIO(alone)).convert("RGB")
+        assert np.array_equal(found, np.asarray(expected))
+        accepted += 1
+    assert accepted < (end - start) // 7
+
+
+def test_the_transparent_colour_of_a_16_bit_png_is_compared_in_16_bits() -> None:
+    samples = np.zeros((2, 2, 3), ">u2")
+    samples[0, 0] = 100, 200, 50
+    header = struct.pack(">IIBBBBB", 2, 2, 16, 2, 0, 0, 0)
+    rows = b"".join(b"\0" + row.tobytes() for row in samples)
+    chunks = [
+        (b"IHDR", header),
+        (b"tRNS", bytes(6)),
+        (b"IDAT", zlib.compress(rows)),
+        (b"IEND", b""),
+    ]
+    png = b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+        for kind, body in chunks
+    )
+    found = decode_image(png, key="keyed", background=(9, 8, 7))
+    assert found[0, 0].tolist() == [0, 0, 0]
+    assert found[1, 1].tolist() == [9, 8, 7]
+
+
+@pytest.mark.parametrize("revision", [b"\0\0", b"\2\1", b"\xff\1"])
+def test_a_jfif_revision_that_decoders_do_not_know_costs_no_good_picture(revision: bytes) -> None:
+    file = io.BytesIO()
+    Image.fromarray(photo()).save(file, "JPEG", quality=90)
+    whole = file.getvalue()
+    place = whole.index(b"JFIF\0") + 5
+    odd = whole[:place] + revision + whole[place + 2 :]
+    assert np.array_equal(decode_image(odd, key="odd"), decode_image(whole, key="whole"))
+
+
+def test_parts_of_a_colour_profile_that_do_not_fit_cost_no_good_picture() -> None:
+    file = io.BytesIO()
+    Image.fromarray(photo()).save(file, "JPEG", quality=90, icc_profile=b"p" * 200)
+    whole = file.getvalue()
+    place = whole.index(b"ICC_PROFILE\0") + 12
+    odd = whole[:place] + b"\7\3" + whole[place + 2 :]
+    assert np.array_equal(decode_image(odd, key="odd"), decode_image(whole, key="whole"))
+
+
+def test_an_exif_chunk_of_a_png_that_is_damaged_turns_nothing() -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    file = io.BytesIO()
+    Image.fromarray(photo()).save(file, "PNG", exif=exif)
+    whole = bytearray(file.getvalue())
+    assert decode_image(bytes(whole), key="whole").shape == (61, 47, 3)
+    whole[whole.index(b"eXIf") + 8] ^= 1
+    assert decode_image(bytes(whole), key="damaged").shape == (47, 61, 3)
+
+
+def test_an_avif_of_too_many_pixels_is_refused_for_that() -> None:
+    file = io.BytesIO()
+    Image.fromarray(photo()).save(file, "AVIF")
+    bomb = file.getvalue()
+    place = bomb.index(b"ispe") + 8
+    bomb = bomb[:place] + struct.pack(">II", 17000, 17000) + bomb[place + 8 :]
+    with pytest.raises(SampleError, match="17000 x 17000 is 289000000 pixels, more than"):
+        decode_image(bomb, key="bomb")
+
+
+@pytest.mark.parametrize(("kind", "count", "turned"), [(3, 1, 6), (8, 1, 6), (9, 1, 6), (3, 2, 6)])
+def test_every_integer_type_of_the_orientation_tag_is_read(
+    kind: int, count: int, turned: int
+) -> None:
+    value = struct.pack(
+        "<HH" if kind in (3, 8) else "<I", *([turned, 0] if kind in (3, 8) else [turned])
+    )
+    block = b"II*\0\x08\0\0\0" + struct.pack("<HHHI", 1, 0x0112, kind, count) + value + bytes(4)
+    assert read_orientation(b"Exif\0\0" + block, None) == turned
+    assert read_orientation(b"Exif\0\0" + block.replace(b"II*\0", b"II+\0"), None) == 1
