@@ -96,6 +96,11 @@ class Loader:
         drop_last: bool = True,
         device: torch.device | str | int | None = None,
     ) -> None:
+        if not isinstance(dataset, ShardDataset):
+            raise SelectionError(
+                f"dataset is a {type(dataset).__name__}, expected what open_dataset returns; other "
+                "torch datasets go into a torch.utils.data.DataLoader"
+            )
         if type(batch_size) is not int or batch_size < 1:
             raise SelectionError(f"batch_size={batch_size!r}: expected an integer of at least 1")
         if type(seed) is not int or seed < 0:

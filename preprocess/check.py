@@ -104,7 +104,7 @@ def _shard_files(root: Path, manifest: Manifest) -> Iterator[ExpectedFile]:
 
 
 def _check_file(file: ExpectedFile, *, full: bool) -> str | None:
-    remedy = "copy it again or prepare the dataset again"
+    remedy = "copy it again, or prepare the dataset again with --overwrite"
     try:
         if not file.path.is_file():
             return f"{file.path}: missing; {remedy}"

@@ -1,7 +1,11 @@
 """The `prep` command: options -> one call -> report. Heavy packages load inside the commands."""
 
 import errno
+import signal
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, cast
@@ -9,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 import click
 
 from loaders.errors import ShardsError
-from preprocess.values import ByteCount, ImageSizes, SizesCommand, check_backend, join_sizes
+from preprocess.values import ByteCount, Folder, ImageSizes, SizesCommand, check_backend, join_sizes
 
 if TYPE_CHECKING:
     from loaders.format.spec import Container
@@ -21,20 +25,22 @@ if TYPE_CHECKING:
 EXIT_ERROR = 1
 EXIT_SKIPPED = 3
 EXIT_INTERRUPTED = 130
+EXIT_TERMINATED = 143
 
 _INTERRUPTED = "preprocess.interrupted"
 """Key in a context's `meta`: what an interrupt leaves behind, for its message."""
 
-FOLDER = click.Path(path_type=Path, readable=False)  # our own message says why it is not
+FOLDER = Folder(path_type=Path, readable=False)  # our own message says why it is not
 
 
 class PrepGroup(click.Group):
-    """Turns errors into one line and an exit code: 1 for ours, 130 for an interrupt."""
+    """Turns errors into one line and an exit code: 1 for ours, 130 or 143 when stopped."""
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command at the program's edge."""
         try:
-            return super().invoke(ctx)
+            with _stopped_by_sigterm():
+                return super().invoke(ctx)
         except ShardsError as error:
             _fail(ctx, str(error))
         except OSError as error:
@@ -42,9 +48,30 @@ class PrepGroup(click.Group):
                 raise  # the reader of a pipe went away: Click ends quietly
             place = f"{error.filename!s}: " if error.filename else ""
             _fail(ctx, f"{place}{error.strerror or error}")
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as error:
             click.echo(f"interrupted{ctx.meta.get(_INTERRUPTED, '')}", err=True)
-            ctx.exit(EXIT_INTERRUPTED)
+            ctx.exit(EXIT_TERMINATED if isinstance(error, _Terminated) else EXIT_INTERRUPTED)
+
+
+class _Terminated(KeyboardInterrupt):
+    """The process was asked to end, as by a container or a batch system."""
+
+
+@contextmanager
+def _stopped_by_sigterm() -> Iterator[None]:
+    """Let SIGTERM end a command as Ctrl-C does: workers end, temporary files go."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(*_: object) -> NoReturn:
+        raise _Terminated
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _fail(ctx: click.Context, message: str) -> NoReturn:
@@ -197,7 +224,6 @@ def images(ctx: click.Context, /, **options: Any) -> None:
 
 def _load_early(name: str) -> None:
     """Import a slow package beside the listing of the source: torch alone takes over a second."""
-    import threading
     from importlib import import_module
 
     threading.Thread(target=import_module, args=(name,), daemon=True).start()

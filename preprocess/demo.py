@@ -37,7 +37,9 @@ def run_demo(out: Path, say: Callable[[str], None]) -> None:
     """
     photos, dataset = out / "photos", out / "shards"
     _take_folder(out)
-    say(f"1. photos: painting {3 * _PHOTOS_PER_CLASS} in three classes, one of them then cut short")
+    say(
+        f"1. photos: painting {3 * _PHOTOS_PER_CLASS} in three classes, and half a file beside them"
+    )
     write_photos(photos, count_per_class=_PHOTOS_PER_CLASS, seed=0)
     _damage_one(photos)
 

@@ -132,6 +132,11 @@ def find_classes(
                 f"{name}: no labels, since {bare:,} of {len(group):,} items lie in no class "
                 f"folder (the first is {first})"
             )
+    bare_splits = [name for name in keys if name not in folders]
+    if folders and bare_splits:
+        notes.append(
+            f"labels are stored for {', '.join(folders)} and not for {', '.join(bare_splits)}"
+        )
     names = tuple(sorted({folder for found in folders.values() for folder in found}, key=_bytes))
     index = {name: label for label, name in enumerate(names)}
     return Classes(

@@ -2,6 +2,14 @@
 
 import re
 
+# Also of kinds that cannot be decoded: such a picture is skipped by name, not passed over.
+IMAGE_EXTENSIONS = frozenset({
+    ".jpg", ".jpeg", ".jpe", ".jfif", ".mpo", ".png", ".apng", ".webp", ".bmp", ".dib", ".gif",
+    ".tif", ".tiff", ".avif", ".avifs", ".jp2", ".j2k", ".jpx", ".jpc", ".heic", ".heif", ".jxl",
+    ".tga", ".psd", ".ico", ".cur", ".qoi", ".dds", ".sgi", ".xpm", ".hdr", ".exr", ".pcx",
+    ".pbm", ".pgm", ".ppm", ".pnm", ".pam", ".pfm", ".dng", ".cr2", ".nef", ".arw",
+})  # fmt: skip
+
 HEAD_NBYTES = 64
 """Leading bytes that `sniff_format` looks at; with fewer it may answer None for a known format."""
 

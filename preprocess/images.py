@@ -13,6 +13,7 @@ from preprocess.decode import MAX_PIXELS, decode_image, sniff_format
 from preprocess.decoder_settings import decoder_settings
 from preprocess.errors import SampleError, SourceError
 from preprocess.folders import LabelMode
+from preprocess.formats import IMAGE_EXTENSIONS
 from preprocess.output import check_paths
 from preprocess.plan import Plan, RunOptions, plan_run
 from preprocess.recipe import Sample
@@ -40,32 +41,7 @@ _MANY_WORKERS: Final = 4
 
 WANTED: Final = Wanted(
     what="image",
-    extensions=frozenset(
-        [
-            ".jpg",
-            ".jpeg",
-            ".jpe",
-            ".jfif",
-            ".mpo",
-            ".png",
-            ".apng",
-            ".webp",
-            ".bmp",
-            ".dib",
-            ".gif",
-            ".tif",
-            ".tiff",
-            ".avif",
-            ".avifs",
-            ".jp2",
-            ".j2k",
-            ".jpx",
-            ".jpc",
-            ".heic",
-            ".heif",
-            ".jxl",
-        ]
-    ),
+    extensions=IMAGE_EXTENSIONS,
     recognizes=lambda head: sniff_format(head) is not None,
 )
 

@@ -4,18 +4,21 @@ import contextlib
 import fcntl
 import os
 import shutil
+import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Final
 
+from loaders.errors import FormatError, MissingShardError
 from loaders.format.containers import CONTAINERS
 from loaders.format.files import (
     MANIFEST,
     REPORT,
     SKIPPED,
     WORK,
+    read_json,
     to_json,
     write_atomically,
 )
@@ -26,24 +29,35 @@ from preprocess.removal import (
     REMOVED,
     RUN,
     TEMPORARY,
+    find_bad_sizes,
     is_begun,
     read_known_manifest,
     read_run_hash,
     remove_dataset,
 )
 from preprocess.report import human_nbytes
+from preprocess.task import OWNER
 
 _LOCK: Final = "lock"
 
-_RESERVE: Final = 64_000_000
-"""Bytes left free beside the data, for manifests, file system tables and neighbours."""
+_RESERVE: Final = 1_000_000
+"""Bytes needed beside the shards, and a hundredth of theirs, for manifests and file tables."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The right to write into one output folder, held by a lock that ends with the process."""
+    """The right to write into one output folder, held by a lock that ends with the process.
+
+    Attributes:
+        out: The folder.
+        owner: Names this claim; a worker that outlives its run finds another name, and stops.
+        made: Whether the folder was made for it.
+        descriptor: Of the locked file.
+    """
 
     out: Path
+    owner: str
+    made: bool
     descriptor: int
 
     def release(self, *, finished: bool) -> None:
@@ -51,7 +65,7 @@ class Claim:
         try:
             if finished or not is_begun(self.out):
                 shutil.rmtree(self.out / WORK, ignore_errors=True)
-                if not finished and not any(self.out.iterdir()):
+                if self.made and not finished and not any(self.out.iterdir()):
                     self.out.rmdir()
             else:
                 _clear_temporary(self.out)
@@ -115,7 +129,23 @@ def _same_dataset(plan: Plan, manifest: Manifest) -> Manifest:
         raise OutputError(f"{plan.out}: holds a dataset made with other options; {remedy}")
     if manifest.source_hash != plan.listing.fingerprint():
         raise OutputError(f"{plan.out}: holds a dataset made from other input; {remedy}")
+    if _recorded_run(plan.out) not in {None, plan.run_hash}:
+        raise OutputError(
+            f"{plan.out}: input files were changed since this dataset was made (their names and "
+            f"sizes are the same, their times are not); {remedy}"
+        )
+    bad = next(find_bad_sizes(plan.out, manifest), None)
+    if bad is not None:
+        raise OutputError(f"{bad}; --overwrite prepares the dataset again")
     return manifest
+
+
+def _recorded_run(out: Path) -> str | None:
+    """Return the run that `report.json` tells of; None if it tells of none."""
+    try:
+        return str(read_json(out / REPORT)["run_hash"])
+    except (MissingShardError, FormatError, KeyError, TypeError):
+        return None  # not a part of the dataset: it need not be there
 
 
 def claim(plan: Plan, *, overwrite: bool) -> Claim:
@@ -125,12 +155,15 @@ def claim(plan: Plan, *, overwrite: bool) -> Claim:
         OutputError: Another run is writing there, or the folder cannot be written.
     """
     work = plan.out / WORK
+    made = not plan.out.exists()
+    owner = uuid.uuid4().hex
     try:
         work.mkdir(parents=True, exist_ok=True)
-        held = Claim(plan.out, _lock(work))
+        held = Claim(plan.out, owner, made, _lock(work))
     except OSError as error:
         raise output_error(plan.out, error) from error
     try:
+        write_atomically(work / OWNER, owner.encode())
         _begin(plan, overwrite=overwrite)
         _clear_temporary(plan.out)
     except OSError as error:
@@ -164,7 +197,8 @@ def clear_finished(out: Path) -> None:
     # Whoever holds the lock removes it; on read-only storage it stays, and harms nobody.
     with contextlib.suppress(OSError, OutputError):
         if (out / WORK).exists():
-            Claim(out, _lock(out / WORK)).release(finished=True)
+            lock = _lock(out / WORK)
+            Claim(out, owner="", made=False, descriptor=lock).release(finished=True)
 
 
 def _lock(work: Path) -> int:
@@ -229,12 +263,26 @@ def _group_names(plan: Plan) -> list[str]:
 def check_room(out: Path, nbytes: int) -> None:
     """Refuse to begin what the disk cannot hold.
 
+    Args:
+        out: The output folder; the nearest folder above it if it is not there yet.
+        nbytes: Bytes of shards to be written, less those to be removed before.
+
     Raises:
         OutputError: Fewer bytes are free than will be written.
     """
-    free = shutil.disk_usage(out).free
-    if nbytes + _RESERVE > free:
+    nearest = next(folder for folder in (out, *out.absolute().parents) if folder.exists())
+    free = shutil.disk_usage(nearest).free
+    needed = nbytes + max(0, nbytes) // 100 + _RESERVE
+    if needed > free:
         raise OutputError(
-            f"{out}: {human_nbytes(nbytes)} to be written, {human_nbytes(free)} free; make room, "
-            "use smaller or fewer sizes, or give another disk"
+            f"{out}: {human_nbytes(needed)} to be written, "
+            f"{human_nbytes(free)} free; make room, use smaller or fewer sizes, or another disk"
         )
+
+
+def replaced_nbytes(plan: Plan) -> int:
+    """Return the bytes of a dataset in the output folder that an overwriting run removes first."""
+    if not (plan.out / MANIFEST).exists():
+        return 0
+    splits = read_known_manifest(plan.out).splits.values()
+    return sum(sum(files.nbytes) for split in splits for files in split.files.values())

@@ -1,7 +1,7 @@
 """What prep wrote to an output folder, by its manifest or its receipts, and how that is removed."""
 
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -109,6 +109,19 @@ def dataset_files(out: Path, manifest: Manifest) -> list[Path]:
         if count
     ]
     return [*shards, *(out / name for name in container.group_files(manifest))]
+
+
+def find_bad_sizes(out: Path, manifest: Manifest) -> Iterator[str]:
+    """Yield a line for every shard file that is missing or of another size than promised."""
+    container = CONTAINERS[manifest.container]
+    for name, split in manifest.splits.items():
+        for field in split.fields:
+            for index, nbytes in enumerate(split.files[field.name].nbytes):
+                path = container.shard_path(out, name, index, field)
+                found = path.stat().st_size if path.is_file() else None
+                if split.counts[index] and found != nbytes:
+                    what = "missing" if found is None else f"{found} bytes, manifest says {nbytes}"
+                    yield f"{path}: {what}"
 
 
 def _receipt_files(receipt: Path) -> list[str]:

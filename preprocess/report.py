@@ -20,6 +20,7 @@ class Report:
 
     Attributes:
         out: The dataset's folder.
+        run_hash: SHA-256 over options and input, times of change included.
         samples: Samples in the dataset, by split.
         nbytes: Bytes in its shards.
         seconds: Wall time of this run, from the first shard to the manifest.
@@ -33,6 +34,7 @@ class Report:
     """
 
     out: Path
+    run_hash: str
     samples: Mapping[str, int]
     nbytes: int
     seconds: float
@@ -54,6 +56,7 @@ class Report:
         reasons = Counter(reason for _, reason in self.skipped)
         return {
             "out": printable(str(self.out)),
+            "run_hash": self.run_hash,
             "samples": dict(self.samples),
             "nbytes": self.nbytes,
             "seconds": round(self.seconds, 3),

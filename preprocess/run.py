@@ -12,7 +12,13 @@ from dataclasses import replace
 from loaders.errors import ShardsError
 from loaders.format.spec import Manifest
 from preprocess.commit import build_manifest, commit, read_skipped, write_skipped
-from preprocess.output import check_room, claim, clear_finished, find_complete
+from preprocess.output import (
+    check_room,
+    claim,
+    clear_finished,
+    find_complete,
+    replaced_nbytes,
+)
 from preprocess.plan import Plan, RunOptions
 from preprocess.receipt import Receipt
 from preprocess.report import Report
@@ -44,10 +50,12 @@ def run(plan: Plan, options: RunOptions, on_progress: OnProgress = lambda *_: No
     if manifest is not None:
         clear_finished(plan.out)
         return _report(plan, options, manifest, read_skipped(plan))
+    if options.overwrite:  # before anything is removed
+        check_room(plan.out, plan.nbytes - replaced_nbytes(plan))
     held = claim(plan, overwrite=options.overwrite)
     finished = False
     try:
-        kept, pending = _look_for_receipts(plan)
+        kept, pending = _look_for_receipts(plan, held.owner)
         for receipt in kept:
             on_progress(receipt.count, len(receipt.skipped), receipt.nbytes)
         check_room(plan.out, sum(task.nbytes for task in pending))
@@ -77,14 +85,14 @@ def run(plan: Plan, options: RunOptions, on_progress: OnProgress = lambda *_: No
     return report
 
 
-def _look_for_receipts(plan: Plan) -> tuple[list[Receipt], list[ShardTask]]:
+def _look_for_receipts(plan: Plan, owner: str) -> tuple[list[Receipt], list[ShardTask]]:
     """Return what this run has finished before, and what is left to do."""
     kept, pending = [], []
     for task in plan.tasks():
         receipt = read_receipt(task)
         if receipt is None:
             retract(task)
-            pending.append(task)
+            pending.append(replace(task, owner=owner))
         else:
             kept.append(receipt)
     return kept, pending
@@ -108,12 +116,16 @@ def _write_in_processes(
     tasks: Sequence[ShardTask], backend: str, workers: int, on_progress: OnProgress
 ) -> list[Receipt]:
     from joblib import Parallel, delayed, parallel_config
+    from joblib.parallel import get_active_backend
 
     processes = max(1, min(len(tasks), workers))
     threads = max(1, workers // processes)
     receipts = []
     with parallel_config(backend=backend, n_jobs=processes):
         calls = (delayed(write_shard)(replace(task, threads=threads)) for task in tasks)
+        if not get_active_backend()[0].supports_return_generator:
+            # Backends that hand over all results at the end: no progress until then.
+            return list(Parallel(return_as="list")(calls))
         with _interrupts_ignored():
             started = Parallel(return_as="generator_unordered")(calls)
         # Closed at once on an error of ours: no worker may outlive the hold on the folder.
@@ -172,6 +184,7 @@ def _report(
 ) -> Report:
     return Report(
         out=plan.out,
+        run_hash=plan.run_hash,
         samples={name: split.count for name, split in manifest.splits.items()},
         nbytes=sum(
             sum(files.nbytes)

@@ -105,6 +105,8 @@ def _write_files(task: ShardTask, shared: Shared) -> Receipt:
         # The receipt is durable before the files get their names, and counts only once they have
         # them. So whenever a run ends, each of its files is named in a receipt: nothing is left
         # that a later run, with other options perhaps, would have to take for a stranger's.
+        if not task.is_owned():
+            raise Stopped  # the run was killed, and another may write here by now
         write_atomically(task.receipt_path, receipt.to_bytes())
         if count:
             _publish(task, fields, writers)

@@ -1,5 +1,6 @@
 """What goes in: an ordered, counted list of items out of a folder."""
 
+import errno
 import hashlib
 import os
 import stat
@@ -17,6 +18,8 @@ UNFINISHED: Final = (".part", ".partial", ".crdownload", ".download", ".tmp")
 
 _REASONS: Final = 12
 """Reasons for ignoring files that are counted one by one."""
+
+_NOT_THE_FILE: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ESTALE})
 
 _HEAD_NBYTES: Final = 64
 """Bytes of a file that tell what it is."""
@@ -291,6 +294,8 @@ def read_item(root: Path, item: Item) -> bytes:
 
     Raises:
         SampleError: It cannot be read, is no regular file any more, or has changed in size.
+        SourceError: The machine is short of descriptors or memory, or lost the file system: no
+            fault of the file, and no reason to leave it out.
     """
     path = os.path.join(root, item.key)
     try:
@@ -303,6 +308,11 @@ def read_item(root: Path, item: Item) -> bytes:
                 raise SampleError(item.key, f"not a regular file but a {kind}")
             data = file.readall()
     except OSError as error:
+        if error.errno in _NOT_THE_FILE:
+            raise SourceError(
+                f"{path}: cannot be read: {error.strerror}; finished shards are kept, the same "
+                "command goes on from there"
+            ) from error
         raise SampleError(item.key, f"cannot be read: {error.strerror}") from error
     if len(data) != item.nbytes:
         reason = f"changed while it was prepared: {len(data)} bytes, listed with {item.nbytes}"

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from loaders.errors import FormatError, MissingShardError
 from loaders.format.containers import CONTAINERS
@@ -11,6 +12,9 @@ from preprocess.errors import output_error
 from preprocess.receipt import REMEDY, Receipt, parse_receipt
 from preprocess.recipe import Recipe
 from preprocess.sources import Item
+
+OWNER: Final = "owner"
+"""Name of the file in the work folder that holds the name of the claim in force."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +32,7 @@ class ShardTask:
         recipe: Turns them into samples.
         class_count: Labels are below it.
         run_hash: Stands in the receipt; a receipt of another run is not taken.
+        owner: The claim on the folder that this task works for; "" to work for none.
         threads: Threads to prepare samples on, in a process of its own.
     """
 
@@ -41,6 +46,7 @@ class ShardTask:
     recipe: Recipe
     class_count: int
     run_hash: str
+    owner: str = ""
     threads: int = 1
 
     @property
@@ -54,6 +60,15 @@ class ShardTask:
         container = CONTAINERS[self.container]
         fields = self.recipe.fields()
         return sum(container.shard_nbytes(f, len(self.items), self.capacity) for f in fields)
+
+    def is_owned(self) -> bool:
+        """Return whether the run that this task works for still holds the folder."""
+        if not self.owner:
+            return True
+        try:
+            return (self.out / WORK / OWNER).read_text() == self.owner
+        except FileNotFoundError:
+            return False
 
     def shard_path(self, field: FieldSpec) -> Path:
         """Return where the file of a field will lie."""

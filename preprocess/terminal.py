@@ -14,7 +14,7 @@ import click
 from loaders.format.spec import Manifest
 from preprocess.check import CheckReport
 from preprocess.errors import OutputError
-from preprocess.output import check_room, find_complete
+from preprocess.output import check_room, find_complete, replaced_nbytes
 from preprocess.plan import Plan
 from preprocess.report import human_nbytes
 from preprocess.run import OnProgress
@@ -101,8 +101,8 @@ def check_plan(plan: Plan, *, overwrite: bool) -> None:
     effective = os.access in os.supports_effective_ids
     if not os.access(folder, os.W_OK | os.X_OK, effective_ids=effective):
         raise OutputError(f"{plan.out}: cannot write: nothing may be made in {folder}")
-    if not overwrite:  # what would be removed first is not known to be free
-        check_room(folder, _nbytes_left(plan, overwrite=overwrite))
+    replaced = replaced_nbytes(plan) if overwrite else 0
+    check_room(folder, _nbytes_left(plan, overwrite=overwrite) - replaced)
 
 
 def _nearest_folder(out: Path) -> Path:

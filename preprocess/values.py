@@ -36,6 +36,16 @@ class ByteCount(click.ParamType[int]):
         return max(1, int(float(match[1]) * _UNITS[match[2]]))
 
 
+class Folder(click.Path):
+    """A path; "" is refused, which Path would take for the working folder."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path."""
+        if not str(value):
+            self.fail("the path is empty; is a shell variable unset?", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 class ImageSizes(click.ParamType[Sizes]):
     """One or more sizes in pixels: 512 for a square, 512x384 for width x height."""
 
@@ -77,17 +87,17 @@ def check_backend(ctx: click.Context, param: click.Parameter, name: str) -> str:
     """Refuse a joblib backend that is not there, before anything is listed or written."""
     if name == "auto":
         return name
+    if name == "multiprocessing":
+        reason = f"{name!r} forks a process that has threads, which can hang; use loky or threading"
+        raise click.BadParameter(reason, ctx=ctx, param=param)
     from joblib import parallel_config
     from joblib.parallel import get_active_backend
 
     try:
         with parallel_config(backend=name):
-            usable = get_active_backend()[0].supports_return_generator
+            get_active_backend()
     except (ImportError, ValueError) as error:
         raise click.BadParameter(str(error), ctx=ctx, param=param) from error
-    if not usable:
-        reason = f"{name!r} cannot hand over results as they are made; loky and threading can"
-        raise click.BadParameter(reason, ctx=ctx, param=param)
     return name
 
 

@@ -1,5 +1,6 @@
 """Datasets that several test files read; each is made once, by the product itself."""
 
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -7,6 +8,10 @@ import pytest
 
 from preprocess import ImageOptions, RunOptions, images_to_shards
 from tests.synthetic import write_image_tree
+
+# A shell starts background jobs with SIGINT ignored, and programs that they start inherit that;
+# tests that interrupt what they start need it as at a prompt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -269,7 +269,8 @@ def map_file(path: Path, nbytes: int) -> NDArray[np.uint8]:
         descriptor = _open_for_map(path)
     except FileNotFoundError as error:
         raise MissingShardError(
-            f"{path}: not found, the manifest names it; copy it again or prepare the dataset again"
+            f"{path}: not found, the manifest names it; copy it again, or prepare the dataset "
+            "again with --overwrite"
         ) from error
     except OSError as error:
         raise FormatError(f"{path}: cannot be opened: {error.strerror}") from error

@@ -2,9 +2,9 @@
 
 A field whose samples are large is stored in zarr shards of one sample per inner chunk,
 uncompressed, so that a shard file is the rows back to back and can be mapped; a field of small
-samples is stored in plain chunks. Row `i` of an array is planned item `i`: a shard whose items
-were not all readable holds its samples first, and the rest of its rows are fill. The group's array
-`valid` says which rows are samples.
+samples is stored in plain chunks. Shard `s` covers rows `s * capacity` on: first its samples, in
+the order of its items, then a row of fill for each item that could not be read. The group's array
+`valid` says which rows are samples, and `key` which item a row is.
 
 Source:
     zarr v3 core specification; sharding-indexed codec 1.0 (index at the end: per inner chunk its

@@ -60,7 +60,7 @@ def entries(folder: Path) -> list[str]:
         (["images", "a", "b", "--sizes", "8", "--backend", "no"], "Invalid backend: no"),
         (
             ["images", "a", "b", "--sizes", "8", "--backend", "multiprocessing"],
-            "loky and threading",
+            "loky or threading",
         ),
         (["images", "a"], "Missing argument 'OUT'"),
         (["images", "--sizes", "8"], "Missing argument 'SRC'"),

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,10 +14,13 @@ from loaders.format.containers import CONTAINERS
 from loaders.format.files import MANIFEST, REPORT, SKIPPED, WORK
 from loaders.format.spec import Container, read_manifest
 from preprocess.errors import OutputError
-from preprocess.output import check_paths, check_room
+from preprocess.output import check_paths, check_room, claim
 from preprocess.plan import RunOptions
 from preprocess.removal import dataset_files
+from preprocess.report import Report
 from preprocess.run import run
+from preprocess.shard_writer import write_shard
+from preprocess.threads import Stopped
 from tests.recipes import (
     DigestRecipe,
     numbered_items,
@@ -36,11 +40,11 @@ def prepare(
     container: Container = "tensor",
     overwrite: bool = False,
     recipe: DigestRecipe | None = None,
-) -> None:
+) -> Report:
     options = RunOptions(
         container=container, shard_nbytes=3 * row_nbytes(), workers=1, overwrite=overwrite
     )
-    run(plan_digests(source, out, options, recipe), options)
+    return run(plan_digests(source, out, options, recipe), options)
 
 
 @pytest.fixture
@@ -196,15 +200,79 @@ def test_a_disk_without_room_is_refused_before_anything_is_written(
     full = SimpleNamespace(total=10**12, used=10**12, free=0)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: full)
 
-    with pytest.raises(OutputError, match=r"kB to be written, 0 B free; make room"):
+    with pytest.raises(OutputError, match=r" MB to be written, 0 B free; make room"):
         prepare(source, tmp_path / "out")
 
     assert not (tmp_path / "out").exists()
-    with pytest.raises(OutputError, match="1 GB to be written"):
+    with pytest.raises(OutputError, match=r"1\.01 GB to be written"):
         check_room(tmp_path, 10**9)
     monkeypatch.undo()
     check_room(tmp_path, 0)
     prepare(source, tmp_path / "out")
+
+
+def test_overwriting_without_room_leaves_the_old_dataset_as_it_was(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepare(source, tmp_path / "out")
+    before = read_tree(tmp_path / "out")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=0))
+    with pytest.raises(OutputError, match="to be written, 0 B free"):
+        prepare(source, tmp_path / "out", overwrite=True)
+    assert read_tree(tmp_path / "out") == before
+
+
+def test_an_input_file_of_the_same_size_and_another_time_is_another_input(
+    source: Path, tmp_path: Path
+) -> None:
+    prepare(source, tmp_path / "out")
+    first = next(path for path in sorted(source.rglob("*")) if path.is_file())
+    os.utime(first, ns=(5, 5))
+    with pytest.raises(OutputError, match="input files were changed since this dataset was made"):
+        prepare(source, tmp_path / "out")
+    (tmp_path / "out" / "report.json").unlink()  # no part of the dataset
+    assert prepare(source, tmp_path / "out").backend == ""
+
+
+@pytest.mark.parametrize("damage", ["missing", "cut"])
+def test_a_dataset_with_a_damaged_shard_is_not_taken_for_complete(
+    source: Path, tmp_path: Path, damage: str
+) -> None:
+    prepare(source, tmp_path / "out")
+    whole = read_tree(tmp_path / "out")
+    shard = tmp_path / "out" / "train" / "00000.key.npy"
+    if damage == "missing":
+        shard.unlink()
+    else:
+        os.truncate(shard, 5)
+    with pytest.raises(OutputError, match=r"00000\.key\.npy: .*--overwrite prepares"):
+        prepare(source, tmp_path / "out")
+    prepare(source, tmp_path / "out", overwrite=True)
+    assert read_tree(tmp_path / "out") == whole
+
+
+def test_a_worker_whose_run_lost_the_folder_writes_nothing(source: Path, tmp_path: Path) -> None:
+    options = RunOptions(shard_nbytes=10**6)
+    plan = plan_digests(source, tmp_path / "out", options)
+    held = claim(plan, overwrite=False)
+    task = replace(next(plan.tasks()), owner=held.owner)
+    held.release(finished=False)
+    other = claim(plan, overwrite=False)
+    with pytest.raises(Stopped):
+        write_shard(task)
+    assert not list((tmp_path / "out").glob("train/*"))
+    assert write_shard(replace(task, owner=other.owner)).count
+    other.release(finished=True)
+
+
+def test_an_empty_folder_of_the_user_stays_when_a_run_fails(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "out").mkdir()
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=0))
+    with pytest.raises(OutputError, match="to be written"):
+        prepare(source, tmp_path / "out")
+    assert list((tmp_path / "out").iterdir()) == []
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
