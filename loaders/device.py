@@ -228,14 +228,6 @@ class PinnedRing:
                 self._give(buffer)
         return Copy(moved, self.device, copied, self._waited)
 
-    def send(self, slot: Slot) -> dict[str, Tensor]:
-        """`start(slot).wait()`: the current stream goes on when the batch is there.
-
-        For one batch ahead use `send_ahead`: to call this for the next batch before the step of the
-        present one is queued would make that step wait for both.
-        """
-        return self.start(slot).wait()
-
     def send_ahead(self, slots: Iterable[Slot]) -> Iterator[dict[str, Tensor]]:
         """Yield one batch a slot, in order, while the copy of the next is in flight.
 

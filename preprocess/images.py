@@ -13,7 +13,7 @@ from preprocess.decode import MAX_PIXELS, decode_image, sniff_format
 from preprocess.decoder_settings import decoder_settings
 from preprocess.errors import SampleError, SourceError
 from preprocess.folders import LabelMode
-from preprocess.formats import IMAGE_EXTENSIONS
+from preprocess.formats import HEAD_NBYTES, IMAGE_EXTENSIONS
 from preprocess.output import check_paths
 from preprocess.plan import Plan, RunOptions, plan_run
 from preprocess.recipe import Sample
@@ -43,6 +43,7 @@ WANTED: Final = Wanted(
     what="image",
     extensions=IMAGE_EXTENSIONS,
     recognizes=lambda head: sniff_format(head) is not None,
+    head_nbytes=HEAD_NBYTES,
 )
 
 

@@ -144,7 +144,7 @@ def _scale(part: NDArray[np.uint8], size: tuple[int, int], resample: Resample) -
     # NOTE [ Two resizers, one law ]
     # Both resize one axis after the other and round to uint8 between, torch several times faster.
     # Pillow's weights have 22 bits, torch's 16: one axis differs by at most 1 level, and so do two
-    # that shrink, save for about one pixel in 100,000 of black and white noise, which differs by 2.
+    # that shrink, save for fewer than one value in 10,000 of harsh noise, which differs by 2.
     # When bicubic enlarges, weights add the first axis's differences up often enough: Pillow then.
     shrinks = size[0] <= width and size[1] <= height
     if resample == "bilinear" or (resample == "bicubic" and shrinks):

@@ -21,9 +21,6 @@ _REASONS: Final = 12
 
 _NOT_THE_FILE: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ESTALE})
 
-_HEAD_NBYTES: Final = 64
-"""Bytes of a file that tell what it is."""
-
 
 @dataclass(frozen=True, slots=True)
 class Item:
@@ -50,11 +47,13 @@ class Wanted:
         what: Names the kind in messages, such as "image".
         extensions: Lower-case endings that are taken unopened.
         recognizes: Whether the first bytes of a file are of that kind.
+        head_nbytes: How many first bytes it wants.
     """
 
     what: str
     extensions: frozenset[str]
     recognizes: Callable[[bytes], bool]
+    head_nbytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,7 +252,7 @@ def _classify(
         return item
     try:
         with open(entry.path, "rb", buffering=0) as file:
-            head = file.read(_HEAD_NBYTES)
+            head = file.read(wanted.head_nbytes)
     except OSError as error:
         return SampleError(key, f"cannot be read: {error.strerror}")
     return item if wanted.recognizes(head) else f"not an {wanted.what} ({ending or 'no ending'})"

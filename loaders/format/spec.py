@@ -230,10 +230,6 @@ class SplitSpec:
         """Samples in the split."""
         return sum(self.counts)
 
-    def field(self, name: str) -> FieldSpec:
-        """Return the field of that name."""
-        return next(field for field in self.fields if field.name == name)
-
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form."""
         return {

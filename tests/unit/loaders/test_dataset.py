@@ -29,7 +29,7 @@ def stored_rows(ds: ShardDataset, name: str) -> np.ndarray:
     """Read all rows of a field with NumPy alone, shard after shard."""
     spec = ds.manifest.splits[ds.split]
     container = CONTAINERS[ds.manifest.container]
-    field = spec.field(name)
+    field = next(field for field in spec.fields if field.name == name)
     parts = []
     for index, count in enumerate(spec.counts):
         raw = container.shard_path(ds.path, ds.split, index, field).read_bytes()

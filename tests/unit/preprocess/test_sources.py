@@ -22,6 +22,7 @@ WANTED = Wanted(
     what="image",
     extensions=frozenset([".img"]),
     recognizes=lambda head: head.startswith(b"IMG"),
+    head_nbytes=3,
 )
 
 
