@@ -2,7 +2,6 @@
 
 import os
 import threading
-from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import ExitStack
@@ -21,7 +20,7 @@ from preprocess.recipe import Sample
 from preprocess.sources import Item
 from preprocess.stats import channel_statistics, no_statistics
 from preprocess.task import ShardTask
-from preprocess.threads import Gate, Shared, Stopped
+from preprocess.threads import Gate, InOrder, Shared, Stopped
 
 _CHUNK_NBYTES: Final = 2_000_000
 """Sample bytes that one thread prepares at a time: small enough to balance, large enough to pay."""
@@ -60,46 +59,21 @@ def write_shard(task: ShardTask, shared: Shared | None = None) -> Receipt:
 
 
 def _write_files(task: ShardTask, shared: Shared) -> Receipt:
-    container = CONTAINERS[task.container]
     fields = task.recipe.fields()
-    work = task.out / WORK
-    tag = f"tmp-{os.getpid()}-{threading.get_ident()}-{task.split}-{task.index:05d}"
-    skipped: list[tuple[str, str]] = []
-    sums = {
-        field.name: no_statistics(field.shape[-1], int(np.iinfo(field.dtype).max))
-        for field in fields
-        if field.role == "image"
-    }
-    labels: dict[int, int] = {}
     with ExitStack() as stack:
-        writers = {}
-        for field in fields:
-            full = container.prefix(field, len(task.items))
-            room = container.shard_nbytes(field, len(task.items), task.capacity)
-            writers[field.name] = RowWriter(work / f"{tag}.{field.name}", full, room)
-            stack.callback(writers[field.name].discard)
-        for sample, statistics in _prepare_in_order(task, fields, shared):
-            if isinstance(sample, SampleError):
-                skipped.append((sample.key, sample.reason))
-                continue
-            for field in fields:
-                writers[field.name].append(sample[field.name])
-                if field.role == "label":
-                    label = int(sample[field.name])
-                    labels[label] = labels.get(label, 0) + 1
-            for name, found in statistics.items():
-                sums[name] += found
-        count = len(task.items) - len(skipped)
+        content = _Content(task, fields, stack)
+        _prepare_in_order(task, fields, shared, content)
+        count = len(task.items) - len(content.skipped)
         receipt = Receipt(
             run_hash=task.run_hash,
             split=task.split,
             index=task.index,
             items=len(task.items),
             count=count,
-            files=_finish(task, fields, writers, count) if count else {},
-            skipped=tuple(skipped),
-            statistics=sums,
-            class_counts=tuple(sorted(labels.items())),
+            files=_finish(task, fields, content.writers, count) if count else {},
+            skipped=tuple(content.skipped),
+            statistics=content.sums,
+            class_counts=tuple(sorted(content.labels.items())),
         )
         # NOTE [ No file without a receipt ]
         # The receipt is durable before the files get their names, and counts only once they have
@@ -109,8 +83,51 @@ def _write_files(task: ShardTask, shared: Shared) -> Receipt:
             raise Stopped  # the run was killed, and another may write here by now
         write_atomically(task.receipt_path, receipt.to_bytes())
         if count:
-            _publish(task, fields, writers)
+            _publish(task, fields, content.writers)
     return receipt
+
+
+class _Content:
+    """What goes into one shard: its open files, and what is counted on the way there.
+
+    Args:
+        task: The shard.
+        fields: Of the recipe.
+        stack: Closed at the end: removes files that did not get their names.
+    """
+
+    def __init__(self, task: ShardTask, fields: Sequence[FieldSpec], stack: ExitStack) -> None:
+        self.fields = fields
+        self.skipped: list[tuple[str, str]] = []
+        self.sums = {
+            field.name: no_statistics(field.shape[-1], int(np.iinfo(field.dtype).max))
+            for field in fields
+            if field.role == "image"
+        }
+        self.labels: dict[int, int] = {}
+        self.writers: dict[str, RowWriter] = {}
+        container = CONTAINERS[task.container]
+        tag = f"tmp-{os.getpid()}-{threading.get_ident()}-{task.split}-{task.index:05d}"
+        for field in fields:
+            full = container.prefix(field, len(task.items))
+            room = container.shard_nbytes(field, len(task.items), task.capacity)
+            writer = RowWriter(task.out / WORK / f"{tag}.{field.name}", full, room)
+            self.writers[field.name] = writer
+            stack.callback(writer.discard)
+
+    def store(self, results: Sequence[Prepared]) -> None:
+        """Add the next samples, or the reasons why they are not there."""
+        for sample, statistics in results:
+            if isinstance(sample, SampleError):
+                self.skipped.append((sample.key, sample.reason))
+                continue
+            for field in self.fields:
+                self.writers[field.name].append(sample[field.name])
+                if field.role == "label":
+                    label = int(sample[field.name])
+                    self.labels[label] = self.labels.get(label, 0) + 1
+            for name, found in statistics.items():
+                self.sums[name] += found
 
 
 def _finish(
@@ -141,34 +158,44 @@ def _publish(task: ShardTask, fields: Sequence[FieldSpec], writers: dict[str, Ro
 
 
 def _prepare_in_order(
-    task: ShardTask, fields: Sequence[FieldSpec], shared: Shared
-) -> Iterator[Prepared]:
-    """Prepare chunks of items on the pool, a bounded number ahead, and yield in item order."""
+    task: ShardTask, fields: Sequence[FieldSpec], shared: Shared, content: _Content
+) -> None:
+    """Prepare chunks of items on the pool, a bounded number ahead, and store them in item order."""
     nbytes = sum(field.nbytes for field in fields)
     size = max(1, min(_MAX_CHUNK, _CHUNK_NBYTES // max(1, nbytes)))
-    chunks = deque(task.items[i : i + size] for i in range(0, len(task.items), size))
+    chunks = [task.items[i : i + size] for i in range(0, len(task.items), size)]
+    line = InOrder(content.store)
+
+    def make(number: int) -> None:
+        results = _prepare(task, fields, chunks[number])
+        line.put(number, results)
+        bad = sum(isinstance(sample, SampleError) for sample, _ in results)
+        shared.on_chunk(len(results) - bad, bad, (len(results) - bad) * nbytes)
+
+    def look_for_errors(future: Future[None]) -> None:
+        if not future.cancelled() and (error := future.exception()) is not None:
+            line.fail(error)
+
     ahead = 2 * shared.threads
-    running: deque[Future[list[Prepared]]] = deque()
-    turn = ExitStack()
-    turn.enter_context(shared.turn)
+    submitted: list[Future[None]] = []
     try:
-        while chunks or running:
-            while chunks and len(running) < ahead:
-                chunk = chunks.popleft()
-                running.append(shared.pool.submit(_prepare, task, fields, chunk))
-            if not chunks:
-                turn.close()  # the next shard's samples follow without a gap
-            results = running.popleft().result()
+        with shared.turn:
+            for number in range(len(chunks)):
+                line.wait(number - ahead + 1)
+                if shared.gate.is_shut:
+                    raise Stopped
+                future = shared.pool.submit(make, number)
+                future.add_done_callback(look_for_errors)
+                submitted.append(future)
+        # The next shard's samples follow without a gap.
+        for count in range(max(0, len(chunks) - ahead), len(chunks) + 1):
+            line.wait(count)
             if shared.gate.is_shut:
                 raise Stopped
-            bad = sum(isinstance(sample, SampleError) for sample, _ in results)
-            good = len(results) - bad
-            shared.on_chunk(good, bad, good * nbytes)
-            yield from results
     finally:
-        turn.close()
-        for future in running:
+        for future in submitted:
             future.cancel()
+        line.close()
 
 
 def _prepare(task: ShardTask, fields: Sequence[FieldSpec], items: Sequence[Item]) -> list[Prepared]:

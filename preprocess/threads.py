@@ -5,6 +5,9 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from types import TracebackType
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
 
 
 class Stopped(Exception):  # noqa: N818
@@ -44,6 +47,76 @@ class Gate:
         with self._changed:
             self.is_shut = True
             self._changed.wait_for(lambda: self._inside == 0)
+
+
+class InOrder(Generic[T]):
+    """Stores results in the order of their numbers, whichever order they come in.
+
+    The thread that hands in the next one stores it, and those that wait behind it: a result is
+    stored where it was made, while it is in that processor's cache, and no further thread has to
+    be woken for it.
+
+    Args:
+        store: Takes one result; never called by two threads at a time.
+    """
+
+    def __init__(self, store: Callable[[T], None]) -> None:
+        self._store = store
+        self._changed = threading.Condition()
+        self._ready: dict[int, T] = {}
+        self._stored = 0
+        self._storing = False
+        self._closed = False
+        self._error: BaseException | None = None
+
+    def put(self, number: int, result: T) -> None:
+        """Hand in one result, and store what has its turn unless another thread is at it.
+
+        What `store` raises comes out here; then nothing more is stored.
+        """
+        with self._changed:
+            self._ready[number] = result
+            if self._storing:
+                return
+            self._storing = True
+        while True:
+            with self._changed:
+                if self._closed or self._stored not in self._ready:
+                    self._storing = False
+                    self._changed.notify_all()
+                    return
+                following = self._ready.pop(self._stored)
+            done = False
+            try:
+                self._store(following)
+                done = True
+            finally:
+                with self._changed:
+                    self._stored += done
+                    self._storing = done
+                    if not done:
+                        self._closed = True
+                    self._changed.notify_all()
+
+    def fail(self, error: BaseException) -> None:
+        """Store no more; whoever waits is told why."""
+        with self._changed:
+            self._closed = True
+            self._error = self._error or error
+            self._changed.notify_all()
+
+    def wait(self, count: int) -> None:
+        """Wait until so many results are stored, and raise what prevents it."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._error or self._stored >= count)
+            if self._error is not None:
+                raise self._error
+
+    def close(self) -> None:
+        """Store no more; return when no thread is storing."""
+        with self._changed:
+            self._closed = True
+            self._changed.wait_for(lambda: not self._storing)
 
 
 @dataclass(frozen=True, slots=True)
