@@ -1,12 +1,14 @@
 """Shuffled batches from warm maps through `loaders.Loader`, against the memory's own speed.
 
-The limits are `np.take` of as many random rows from one array in memory: into one reused buffer,
-which stays in the processor's cache, and into a fresh one, as whoever hands out batches must.
+The limit is a plain copy of the same rows from the same maps into one buffer that nobody keeps. For
+comparison `np.take` of as many random rows from one array in memory, which lies in huge pages: into
+a fresh buffer a batch; into as many in turn as a loader holds that is ahead of its user; into one.
 
 Run: python -m tests.benchmarks.gather_rate
 """
 
 import argparse
+import itertools
 import tempfile
 from functools import partial
 from pathlib import Path
@@ -38,13 +40,23 @@ def _one_epoch(loader: Any, count: int) -> None:
         raise RuntimeError(f"the loader gave {seen} images, {count} were expected")
 
 
-def _gather(array: NDArray[np.uint8], batch_size: int, *, reused: bool) -> None:
+def _copy_rows(maps: list[NDArray[np.uint8]], batch_size: int) -> None:
+    shard_of = np.repeat(np.arange(len(maps)), [len(rows) for rows in maps]).tolist()
+    row_of = np.concatenate([np.arange(len(rows)) for rows in maps]).tolist()
+    order = np.random.default_rng(0).permutation(len(shard_of)).tolist()
+    buffer = np.empty((batch_size, *maps[0].shape[1:]), np.uint8)
+    for start in range(0, len(order), batch_size):
+        for place, index in enumerate(order[start : start + batch_size]):
+            buffer[place] = maps[shard_of[index]][row_of[index]]
+
+
+def _gather(array: NDArray[np.uint8], batch_size: int, *, buffers: int) -> None:
     order = np.random.default_rng(0).permutation(len(array))
-    buffer = np.empty((batch_size, *array.shape[1:]), np.uint8)
+    shape = (batch_size, *array.shape[1:])
+    turns = itertools.cycle([np.empty(shape, np.uint8) for _ in range(buffers)])
     for start in range(0, len(array), batch_size):
         rows = order[start : start + batch_size]
-        if not reused:
-            buffer = np.empty_like(buffer)
+        buffer = next(turns) if buffers else np.empty(shape, np.uint8)
         # The default mode="raise" copies through a hidden buffer at half the speed.
         np.take(array, rows, axis=0, out=buffer[: len(rows)], mode="clip")
 
@@ -58,10 +70,14 @@ def measure(dataset: Path, *, batch_size: int, rounds: int) -> tuple[Runs, int]:
     array = np.empty((count, SIDE, SIDE, 3), np.uint8)
     array[:] = np.arange(SIDE, dtype=np.uint8)[:, None, None]  # every page is written, so present
     loader = Loader(data, batch_size=batch_size, shuffle=True, seed=0, drop_last=False)
+    files = sorted((dataset / "train").glob(f"*.image_{SIDE}.npy"))
+    maps = [np.asarray(np.load(file, mmap_mode="r")) for file in files]
     contenders = {
         "loaders.Loader": partial(_one_epoch, loader, count),
-        "take, fresh buffer": partial(_gather, array, batch_size, reused=False),
-        "take, one buffer": partial(_gather, array, batch_size, reused=True),
+        "copy of the same rows": partial(_copy_rows, maps, batch_size),
+        "take, fresh buffers": partial(_gather, array, batch_size, buffers=0),
+        "take, four in turn": partial(_gather, array, batch_size, buffers=4),
+        "take, one buffer": partial(_gather, array, batch_size, buffers=1),
     }
     alternate(contenders, 1)  # the maps come into the page cache
     return alternate(contenders, rounds), count
@@ -79,7 +95,7 @@ def main() -> None:
         dataset = prepare(Path(scratch), chosen.count, chosen.shard_nbytes)
         runs, count = measure(dataset, batch_size=chosen.batch_size, rounds=chosen.rounds)
     title = f"{count} images of {SIDE}x{SIDE}x3 from the page cache, batch {chosen.batch_size}"
-    show(report(title, runs, count=count, unit="images", reference="take, fresh buffer"))
+    show(report(title, runs, count=count, unit="images", reference="loaders.Loader"))
 
 
 if __name__ == "__main__":

@@ -76,6 +76,16 @@ def test_a_target_without_a_loss_is_refused() -> None:
         model()(stored_images(torch.uint8), torch.tensor([1, 4]))
 
 
+def test_data_parallel_gathers_one_loss_per_device() -> None:
+    trained = model(nn.functional.cross_entropy)
+    images, target = stored_images(torch.uint8), torch.tensor([1, 4], dtype=torch.uint8)
+    parallel = nn.DataParallel(trained)  # every device there is; the model itself if there is none
+    loss = parallel(images, target)
+    assert loss.numel() == max(1, torch.cuda.device_count())
+    loss.mean().backward()
+    assert all(parameter.grad is not None for parameter in trained.parameters())
+
+
 def test_distributed_data_parallel_trains_it_and_sees_a_scalar() -> None:
     trained = model(nn.functional.cross_entropy)
     images, target = stored_images(torch.uint8), torch.tensor([1, 4], dtype=torch.uint8)
