@@ -117,7 +117,7 @@ def test_gather_rate_measures_every_contender(tmp_path: Path) -> None:
     dataset = gather_rate.prepare(tmp_path, 20, 1_000_000)
     runs, count = gather_rate.measure(dataset, batch_size=8, rounds=2)
     assert count == 20
-    show(report("tiny", runs, count=count, unit="images", reference="take, fresh buffer"))
+    show(report("tiny", runs, count=count, unit="images", reference="loaders.Loader"))
 
 
 def test_open_time_measures_a_dataset_of_many_shards(tmp_path: Path) -> None:
