@@ -31,12 +31,17 @@ class Item:
         nbytes: Size when it was listed.
         mtime_ns: Time of its last change when it was listed.
         label: Class index; None where the split has no labels.
+        start: Where in the file it begins, if the file is cut into several: a byte, or a row
+            group of Parquet.
+        stop: Where it ends, exclusive; None for the end of the file.
     """
 
     key: str
     nbytes: int
     mtime_ns: int
     label: int | None = None
+    start: int = 0
+    stop: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
