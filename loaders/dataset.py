@@ -15,7 +15,7 @@ from torch.utils.data._utils.collate import default_collate_fn_map
 from loaders.errors import FormatError, SelectionError
 from loaders.format.containers import CONTAINERS
 from loaders.format.files import MANIFEST
-from loaders.format.spec import Manifest, SplitSpec, read_manifest
+from loaders.format.spec import FieldSpec, Manifest, SplitSpec, read_manifest
 from loaders.images import Size, image_views
 from loaders.views import View
 
@@ -112,17 +112,18 @@ class ShardDataset(Dataset[dict[str, Any]]):
     def _check_sizes(self) -> None:
         """Refuse a manifest whose file sizes do not follow from its shapes and counts."""
         spec = self._spec
-        for field in spec.fields:
+        for column, rows in spec.columns():
             sizes = {
-                count: self._container.shard_nbytes(field, count, spec.capacity) if count else 0
-                for count in set(spec.counts)
+                count: self._container.shard_nbytes(column, count, spec.capacity)
+                for count in set(rows)
             }
-            files = spec.files[field.name]
-            for index, (count, nbytes) in enumerate(zip(spec.counts, files.nbytes, strict=True)):
-                if nbytes != sizes[count]:
+            files = spec.files[column.name]
+            for index, (count, nbytes) in enumerate(zip(rows, files.nbytes, strict=True)):
+                expected = sizes[count] if spec.counts[index] else 0
+                if nbytes != expected:
                     raise FormatError(
-                        f"{self.path / MANIFEST}: {self.split} shard {index} field {field.name}: "
-                        f"{nbytes} bytes, {count} samples need {sizes[count]}"
+                        f"{self.path / MANIFEST}: {self.split} shard {index} column {column.name}: "
+                        f"{nbytes} bytes, {count} rows need {expected}"
                     )
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -244,11 +245,31 @@ class ShardDataset(Dataset[dict[str, Any]]):
         key = (view.field.name, shard)
         rows = self._maps.get(key)
         if rows is None:
-            path = self._container.shard_path(self.path, self.split, shard, view.field)
-            count = self._spec.counts[shard]
-            rows = self._container.open_rows(path, view.field, count, self._spec.capacity)
-            rows = self._maps[key] = rows.reshape(count, -1)
+            rows = self._open(view.field, self._spec.counts[shard], shard)
+            rows = self._maps[key] = rows.reshape(len(rows), -1)
         return rows
+
+    def column(self, name: str, shard: int) -> NDArray[Any]:
+        """Map one stored column of a shard: the values or the offsets of a ragged field.
+
+        Args:
+            name: Of the column.
+            shard: With at least one sample.
+
+        Returns:
+            [rows, *shape] as stored, read-only.
+
+        Raises:
+            MissingShardError: The file is not there.
+            FormatError: It is not what the manifest promises.
+        """
+        column, rows = next(found for found in self._spec.columns() if found[0].name == name)
+        return self._open(column, rows[shard], shard)
+
+    def _open(self, column: FieldSpec, rows: int, shard: int) -> NDArray[Any]:
+        capacity = self._spec.capacity
+        path = self._container.shard_path(self.path, self.split, shard, column, capacity)
+        return self._container.open_rows(path, column, rows, capacity)
 
 
 def _reopen(path: Path, split: str, size: Size, fingerprint: str) -> ShardDataset:

@@ -71,7 +71,7 @@ def check_dataset(
 
     root = Path(path)
     manifest = read_manifest(root)
-    shards = list(_shard_files(root, manifest))
+    shards = list(_promised_files(root, manifest))
     described = CONTAINERS[manifest.container].group_files(manifest)
     with parallel_config(backend="threading", n_jobs=workers or cpu_count()):
         found = Parallel()(delayed(_check_file)(file, full=full) for file in shards)
@@ -92,15 +92,17 @@ def check_dataset(
     )
 
 
-def _shard_files(root: Path, manifest: Manifest) -> Iterator[ExpectedFile]:
+def _promised_files(root: Path, manifest: Manifest) -> Iterator[ExpectedFile]:
     container = CONTAINERS[manifest.container]
     for name, split in manifest.splits.items():
-        for field in split.fields:
-            files = split.files[field.name]
+        for column, _ in split.columns():
+            files = split.files[column.name]
             for index, count in enumerate(split.counts):
                 if count:
-                    path = container.shard_path(root, name, index, field)
+                    path = container.shard_path(root, name, index, column, split.capacity)
                     yield ExpectedFile(path, files.nbytes[index], files.crc32c[index])
+    for name, (nbytes, crc32c) in manifest.extras.items():
+        yield ExpectedFile(root / name, nbytes, crc32c)
 
 
 def _check_file(file: ExpectedFile, *, full: bool) -> str | None:

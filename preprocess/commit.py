@@ -6,14 +6,22 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from loaders.format.containers import CONTAINERS
-from loaders.format.files import MANIFEST, REPORT, SKIPPED, WORK, to_json, write_atomically
+from loaders.format.files import (
+    MANIFEST,
+    REPORT,
+    SKIPPED,
+    WORK,
+    crc32c_digits,
+    to_json,
+    write_atomically,
+)
 from loaders.format.spec import Manifest, ShardFiles, SplitSpec
 from preprocess.errors import OutputError, SourceError, output_error
 from preprocess.plan import Plan
 from preprocess.receipt import Receipt
 from preprocess.report import Report
 from preprocess.sources import printable
-from preprocess.stats import no_statistics
+from preprocess.stats import merge_tallies, no_statistics
 
 
 def write_skipped(plan: Plan, receipts: Sequence[Receipt]) -> list[tuple[str, str]]:
@@ -67,12 +75,13 @@ def build_manifest(plan: Plan, receipts: Sequence[Receipt]) -> Manifest:
     return Manifest(
         container=plan.container,
         kind=plan.recipe.kind,
-        recipe=plan.recipe.options(),
+        recipe={**plan.recipe.options(), **plan.recipe.facts()},
         recipe_hash=plan.recipe_hash,
         source_hash=plan.listing.fingerprint(),
         classes=plan.listing.classes,
         skipped=len(plan.listing.skipped) + bad,
         splits={name: _build_split(plan, name, found) for name, found in by_split.items()},
+        extras={name: (len(data), crc32c_digits(data)) for name, data in plan.extras.items()},
     )
 
 
@@ -85,11 +94,12 @@ def _build_split(plan: Plan, name: str, receipts: Sequence[Receipt]) -> SplitSpe
     fields = plan.recipes[name].fields()
     absent = ("", 0, f"{0:08x}")
     files: Mapping[str, ShardFiles] = {
-        field.name: ShardFiles(
-            nbytes=tuple(receipt.files.get(field.name, absent)[1] for receipt in receipts),
-            crc32c=tuple(receipt.files.get(field.name, absent)[2] for receipt in receipts),
+        column.name: ShardFiles(
+            nbytes=tuple(receipt.files.get(column.name, absent)[1] for receipt in receipts),
+            crc32c=tuple(receipt.files.get(column.name, absent)[2] for receipt in receipts),
         )
         for field in fields
+        for column in field.columns()
     }
     statistics = {
         field.name: no_statistics(field.shape[-1], int(np.iinfo(field.dtype).max))
@@ -106,14 +116,23 @@ def _build_split(plan: Plan, name: str, receipts: Sequence[Receipt]) -> SplitSpe
             for label, count in receipt.class_counts:
                 totals[label] += count
         class_counts = tuple(totals.values())
+    tallies: dict[str, tuple[int, ...]] = {}
+    for receipt in receipts:
+        merge_tallies(tallies, receipt.tallies)
     return SplitSpec(
         fields=fields,
         capacity=plan.capacities[name],
         items=len(plan.listing.splits[name]),
         counts=tuple(receipt.count for receipt in receipts),
+        values={
+            field.name: tuple(receipt.values.get(field.name, 0) for receipt in receipts)
+            for field in fields
+            if field.ragged
+        },
         files=files,
         statistics=statistics,
         class_counts=class_counts,
+        tallies=tallies,
     )
 
 
@@ -126,6 +145,8 @@ def commit(plan: Plan, manifest: Manifest, report: Report) -> None:
     work = plan.out / WORK
     try:
         for name, data in CONTAINERS[plan.container].group_files(manifest).items():
+            write_atomically(plan.out / name, data, work=work)
+        for name, data in plan.extras.items():
             write_atomically(plan.out / name, data, work=work)
         text = to_json(report.to_json(), indent=1)
         write_atomically(plan.out / REPORT, text, work=work)

@@ -1,7 +1,7 @@
 """Images: a folder of photos -> upright, resized uint8 arrays at several sizes."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
@@ -16,7 +16,7 @@ from preprocess.folders import LabelMode
 from preprocess.formats import HEAD_NBYTES, IMAGE_EXTENSIONS
 from preprocess.output import check_paths
 from preprocess.plan import Plan, RunOptions, plan_run
-from preprocess.recipe import Sample
+from preprocess.recipe import Maker, Rows
 from preprocess.report import Report
 from preprocess.resize import Fit, Resample, fit_sizes
 from preprocess.run import OnProgress, run
@@ -123,6 +123,10 @@ class ImageRecipe:
         sizes = [list(size) for size in self.chosen.sizes]
         return {**values, "sizes": sizes, "version": _VERSION}
 
+    def facts(self) -> dict[str, Any]:
+        """Return nothing: the options say it all."""
+        return {}
+
     def backend(self, listing: Listing, workers: int) -> str:
         """Choose threads, unless many small files on many cores make the interpreter the limit.
 
@@ -154,19 +158,31 @@ class ImageRecipe:
         found.append(FieldSpec(name="key", dtype="uint8", shape=(self.key_nbytes,), role="key"))
         return tuple(found)
 
-    def settings(self) -> AbstractContextManager[None]:
-        """Return what holds the decoders as threads of ours want them."""
-        return decoder_settings()
+    @property
+    def one_to_one(self) -> bool:
+        """Every photo is one sample."""
+        return True
 
-    def samples(self, source: Path, items: Sequence[Item]) -> Iterator[Sample | SampleError]:
+    def expected_nbytes(self, item: Item) -> int:  # noqa: ARG002
+        """Return the bytes of one sample."""
+        return sum(field.nbytes for field in self.fields())
+
+    @contextmanager
+    def opened(self) -> Iterator[Maker]:
+        """Hold the decoders as threads of ours want them."""
+        with decoder_settings():
+            yield self
+
+    def samples(self, source: Path, items: Sequence[Item]) -> Iterator[Rows | SampleError]:
         """Yield one sample, or the reason why not, per item."""
         for item in items:
             try:
-                yield self._sample(source, item)
+                yield Rows(count=1, arrays=self._sample(source, item))
             except SampleError as error:
                 yield error
 
-    def _sample(self, source: Path, item: Item) -> Sample:
+    def _sample(self, source: Path, item: Item) -> dict[str, Any]:
+        """Return one row of every field: [1, *shape]."""
         chosen = self.chosen
         colour = BACKGROUNDS[chosen.background]
         data = read_item(source, item)
@@ -187,7 +203,7 @@ class ImageRecipe:
             sample["label"] = np.array(item.label, dtype=self._label_dtype)
         key = item.key.encode(errors="surrogateescape")
         sample["key"] = np.frombuffer(key.ljust(self.key_nbytes, b"\0"), np.uint8)
-        return sample
+        return {name: array[None] for name, array in sample.items()}
 
 
 def plan_images(

@@ -227,7 +227,7 @@ def _clear_temporary(out: Path) -> None:
 
 def _refuse_collisions(plan: Plan, described: Sequence[str]) -> None:
     named = [plan.out / REPORT, *(plan.out / name for name in described)]
-    shards = (task.shard_path(field) for task in plan.tasks() for field in task.recipe.fields())
+    shards = (task.shard_path(column) for task in plan.tasks() for column in task.columns())
     for path in chain(named, shards):
         if os.path.lexists(path):
             raise OutputError(f"{path}: is there already, and prep did not write it; move it")
@@ -239,13 +239,14 @@ def _group_names(plan: Plan) -> list[str]:
         name: SplitSpec(
             fields=plan.recipes[name].fields(),
             capacity=plan.capacities[name],
-            items=len(items),
-            counts=(0,) * -(-len(items) // plan.capacities[name]),
+            items=sum(len(items) for items in shards),
+            counts=(1,) * len(shards),
+            values={field.name: (1,) * len(shards) for field in plan.recipes[name].fields()},
             files={},
             statistics={},
             class_counts=None,
         )
-        for name, items in plan.listing.splits.items()
+        for name, shards in plan.shards.items()
     }
     described = Manifest(
         container=plan.container,
@@ -257,7 +258,7 @@ def _group_names(plan: Plan) -> list[str]:
         skipped=0,
         splits=splits,
     )
-    return sorted(CONTAINERS[plan.container].group_files(described))
+    return sorted([*CONTAINERS[plan.container].group_files(described), *plan.extras])
 
 
 def check_room(out: Path, nbytes: int) -> None:

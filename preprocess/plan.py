@@ -1,16 +1,16 @@
 """What a run will do, before it does anything: options and the layout of the shards."""
 
 import hashlib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from loaders.format.containers import CONTAINERS
 from loaders.format.files import to_json
 from loaders.format.spec import FORMAT_VERSION, Container
-from preprocess.recipe import Recipe
-from preprocess.sources import Listing
+from preprocess.recipe import Recipe, cut_items
+from preprocess.sources import Item, Listing
 from preprocess.task import ShardTask
 
 SHARD_NBYTES: Final = 256_000_000
@@ -63,19 +63,23 @@ class Plan:
         listing: The input.
         out: The output folder.
         recipes: Split name -> its recipe.
-        capacities: Split name -> items to a shard.
+        shards: Split name -> the items of each shard.
+        capacities: Split name -> items to a shard; None where an item is not one sample.
         container: How the bytes are laid out.
         recipe_hash: SHA-256 over all that changes bytes, apart from the input.
         run_hash: SHA-256 over that and the input, change times included.
+        extras: Files to be written beside the shards: path below the dataset -> bytes.
     """
 
     listing: Listing
     out: Path
     recipes: Mapping[str, Recipe]
-    capacities: Mapping[str, int]
+    shards: Mapping[str, Sequence[tuple[Item, ...]]]
+    capacities: Mapping[str, int | None]
     container: Container
     recipe_hash: str
     run_hash: str
+    extras: Mapping[str, bytes] = field(default_factory=dict)
 
     @property
     def recipe(self) -> Recipe:
@@ -84,17 +88,16 @@ class Plan:
 
     def tasks(self) -> Iterator[ShardTask]:
         """Yield one task per shard, in order."""
-        for split, items in self.listing.splits.items():
-            capacity = self.capacities[split]
-            for index, first in enumerate(range(0, len(items), capacity)):
+        for split, shards in self.shards.items():
+            for index, items in enumerate(shards):
                 yield ShardTask(
                     source=self.listing.root,
                     out=self.out,
                     container=self.container,
                     split=split,
                     index=index,
-                    capacity=capacity,
-                    items=items[first : first + capacity],
+                    capacity=self.capacities[split],
+                    items=items,
                     recipe=self.recipes[split],
                     class_count=len(self.listing.classes),
                     run_hash=self.run_hash,
@@ -110,10 +113,14 @@ def plan_run(
     listing: Listing, out: Path, recipes: Mapping[str, Recipe], options: RunOptions
 ) -> Plan:
     """Lay out the shards; what they will hold depends on the input and the options alone."""
-    capacities = {}
-    for split, items in listing.splits.items():
-        nbytes = sum(field.nbytes for field in recipes[split].fields())
-        capacities[split] = max(1, min(len(items), options.shard_nbytes // nbytes))
+    shards = {
+        split: cut_items(items, recipes[split], options.shard_nbytes)
+        for split, items in listing.splits.items()
+    }
+    capacities = {
+        split: (len(parts[0]) if parts else 1) if recipes[split].one_to_one else None
+        for split, parts in shards.items()
+    }
     described = {
         "format_version": FORMAT_VERSION,
         "container": options.container,
@@ -128,6 +135,7 @@ def plan_run(
         listing=listing,
         out=out,
         recipes=recipes,
+        shards=shards,
         capacities=capacities,
         container=options.container,
         recipe_hash=recipe_hash,

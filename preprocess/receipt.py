@@ -25,11 +25,13 @@ class Receipt:
         index: The shard's number.
         items: Items of the shard.
         count: Samples in it; the rest were skipped.
-        files: Field name -> (path below the dataset, size in bytes, CRC-32C); empty for a shard
+        files: Column name -> (path below the dataset, size in bytes, CRC-32C); empty for a shard
             without samples.
         skipped: (key, reason) of items that could not become samples.
         statistics: Image field name -> exact sums.
         class_counts: (class index, samples) of the classes that occur.
+        values: Ragged field name -> its values.
+        tallies: What the recipe has counted: name -> a row of sums.
     """
 
     run_hash: str
@@ -41,6 +43,8 @@ class Receipt:
     skipped: tuple[tuple[str, str], ...]
     statistics: dict[str, ChannelStatistics]
     class_counts: tuple[tuple[int, int], ...]
+    values: dict[str, int]
+    tallies: dict[str, tuple[int, ...]]
 
     @property
     def nbytes(self) -> int:
@@ -60,6 +64,8 @@ class Receipt:
                 "skipped": [list(pair) for pair in self.skipped],
                 "statistics": {name: found.to_json() for name, found in self.statistics.items()},
                 "class_counts": [list(pair) for pair in self.class_counts],
+                "values": self.values,
+                "tallies": {name: list(sums) for name, sums in self.tallies.items()},
             }
         )
 
@@ -73,8 +79,9 @@ def parse_receipt(path: Path) -> Receipt:
     """
     place = Place(str(path))
     keys = {"run_hash", "split", "index", "items", "count", "files", "skipped", "statistics"}
-    entry = place.mapping(read_json(path), keys | {"class_counts"})
-    items = place.at("items").integer(entry["items"], low=0, high=_MAX_COUNT)
+    entry = place.mapping(read_json(path), keys | {"class_counts", "values", "tallies"})
+    values = place.at("values").partial_mapping(entry["values"], None)
+    tallies = place.at("tallies").partial_mapping(entry["tallies"], None)
     sums = place.at("statistics").partial_mapping(entry["statistics"], None)
     files = place.at("files").partial_mapping(entry["files"], None)
     try:
@@ -82,8 +89,8 @@ def parse_receipt(path: Path) -> Receipt:
             run_hash=place.at("run_hash").text(entry["run_hash"]),
             split=place.at("split").text(entry["split"]),
             index=place.at("index").integer(entry["index"], low=0, high=_MAX_COUNT),
-            items=items,
-            count=place.at("count").integer(entry["count"], low=0, high=items),
+            items=place.at("items").integer(entry["items"], low=0, high=_MAX_COUNT),
+            count=place.at("count").integer(entry["count"], low=0, high=_MAX_COUNT),
             files={name: _parse_file(place.at(name), facts) for name, facts in files.items()},
             skipped=tuple(
                 (place.at("skipped").text(key), place.at("skipped").text(reason))
@@ -100,6 +107,14 @@ def parse_receipt(path: Path) -> Receipt:
                     for pair in place.at("class_counts").sequence(entry["class_counts"])
                 )
             ),
+            values={
+                name: place.at(name).integer(count, low=0, high=_MAX_COUNT)
+                for name, count in values.items()
+            },
+            tallies={
+                name: place.at(name).integers(found, low=0, high=_MAX_COUNT)
+                for name, found in tallies.items()
+            },
         )
     except (TypeError, ValueError) as error:
         raise FormatError(f"{path}: not a receipt ({error}); {REMEDY}") from error

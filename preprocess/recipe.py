@@ -2,17 +2,58 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
+import numpy as np
 from numpy.typing import NDArray
 
 from loaders.format.spec import FieldSpec
 from preprocess.errors import SampleError
 from preprocess.sources import Item, Listing
 
-Sample = Mapping[str, NDArray[Any]]
-"""Field name -> one array of the field's dtype and shape."""
+
+class Ragged(NamedTuple):
+    """Samples of different lengths.
+
+    Attributes:
+        values: [total, *shape] all values back to back.
+        counts: [N] int64: values of each sample.
+    """
+
+    values: NDArray[Any]
+    counts: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """Some samples, in the order of their items.
+
+    Attributes:
+        count: N samples.
+        arrays: Field name -> [N, *shape] of the field's dtype, or ragged.
+        skipped: Parts of items that could not become samples, in order.
+        tallies: What was counted on the way: name -> a row of sums.
+        more: The rest of the same item follows; an error that comes instead takes these back.
+    """
+
+    count: int
+    arrays: Mapping[str, NDArray[Any] | Ragged]
+    skipped: tuple[SampleError, ...] = ()
+    tallies: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    more: bool = False
+
+
+class Maker(Protocol):
+    """What makes samples in one process, with all that it takes loaded; used by many threads."""
+
+    def samples(self, source: Path, items: Sequence[Item]) -> Iterator[Rows | SampleError]:
+        """Yield the samples of the items, in order; an item that is bad as a whole is an error.
+
+        Where each item is one sample, every item yields its row or its error.
+        """
+        ...
 
 
 class Recipe(Protocol):
@@ -27,6 +68,10 @@ class Recipe(Protocol):
         """Return everything that changes bytes, as JSON values; it is recorded and hashed."""
         ...
 
+    def facts(self) -> dict[str, Any]:
+        """Return what else a reader should know, as JSON values; it is recorded beside them."""
+        ...
+
     def backend(self, listing: Listing, workers: int) -> str:
         """Return the joblib backend that suits these items on that many workers."""
         ...
@@ -35,13 +80,51 @@ class Recipe(Protocol):
         """Return what every sample will hold."""
         ...
 
-    def settings(self) -> AbstractContextManager[None]:
-        """Return what holds this process's libraries as `samples` wants them, and undoes that.
+    @property
+    def one_to_one(self) -> bool:
+        """Whether every item is one sample of fixed size, unless it is bad."""
+        ...
+
+    def expected_nbytes(self, item: Item) -> int:
+        """Return the bytes that the samples of an item take; exact where it is one sample."""
+        ...
+
+    def opened(self) -> AbstractContextManager[Maker]:
+        """Return what makes the samples, and holds this process's libraries as it wants them.
 
         Entered once per process at a time, around all threads that make samples.
         """
         ...
 
-    def samples(self, source: Path, items: Sequence[Item]) -> Iterator[Sample | SampleError]:
-        """Yield exactly one result per item of `source`, in order; a bad item yields its error."""
-        ...
+
+class Redo(Exception):  # noqa: N818
+    """What has been made of a shard is not to be trusted: it is to be made again, differently.
+
+    Attributes:
+        recipe: What to make it with.
+    """
+
+    def __init__(self, recipe: Recipe) -> None:
+        super().__init__(recipe.kind)
+        self.recipe = recipe
+
+
+def cut_items(
+    items: Sequence[Item], recipe: Recipe, nbytes: int, most: int | None = None
+) -> list[tuple[Item, ...]]:
+    """Cut a list of items where their samples would pass so many bytes, or `most` items.
+
+    Each part has at least one item; where items are one sample each, all but the last are equal.
+    """
+    if recipe.one_to_one and items:
+        step = max(1, min(most or len(items), nbytes // recipe.expected_nbytes(items[0])))
+        return [tuple(items[i : i + step]) for i in range(0, len(items), step)]
+    parts: list[tuple[Item, ...]] = []
+    first, filled = 0, 0
+    for index, item in enumerate(items):
+        size = recipe.expected_nbytes(item)
+        if index > first and (filled + size > nbytes or index - first == most):
+            parts.append(tuple(items[first:index]))
+            first, filled = index, 0
+        filled += size
+    return [*parts, tuple(items[first:])] if items else []

@@ -102,22 +102,23 @@ def dataset_files(out: Path, manifest: Manifest) -> list[Path]:
     """Return every file that the manifest stands for, apart from itself."""
     container = CONTAINERS[manifest.container]
     shards = [
-        container.shard_path(out, name, index, field)
+        container.shard_path(out, name, index, column, split.capacity)
         for name, split in manifest.splits.items()
-        for field in split.fields
+        for column, _ in split.columns()
         for index, count in enumerate(split.counts)
         if count
     ]
-    return [*shards, *(out / name for name in container.group_files(manifest))]
+    described = [*container.group_files(manifest), *manifest.extras]
+    return [*shards, *(out / name for name in described)]
 
 
 def find_bad_sizes(out: Path, manifest: Manifest) -> Iterator[str]:
     """Yield a line for every shard file that is missing or of another size than promised."""
     container = CONTAINERS[manifest.container]
     for name, split in manifest.splits.items():
-        for field in split.fields:
-            for index, nbytes in enumerate(split.files[field.name].nbytes):
-                path = container.shard_path(out, name, index, field)
+        for column, _ in split.columns():
+            for index, nbytes in enumerate(split.files[column.name].nbytes):
+                path = container.shard_path(out, name, index, column, split.capacity)
                 found = path.stat().st_size if path.is_file() else None
                 if split.counts[index] and found != nbytes:
                     what = "missing" if found is None else f"{found} bytes, manifest says {nbytes}"

@@ -168,9 +168,11 @@ def _write_in_threads(
         ExitStack() as stack,
         ThreadPoolExecutor(workers, thread_name_prefix="prep") as pool,
     ):
-        if tasks:
-            stack.enter_context(tasks[0].recipe.settings())
-        shared = Shared(pool, workers, Gate(), threading.Semaphore(turns), on_progress)
+        makers = {
+            recipe: stack.enter_context(recipe.opened())
+            for recipe in dict.fromkeys(task.recipe for task in tasks)
+        }
+        shared = Shared(pool, workers, Gate(), threading.Semaphore(turns), makers, on_progress)
         try:
             with parallel_config(backend="threading", n_jobs=in_work):
                 calls = (delayed(write_shard)(task, shared) for task in tasks)

@@ -27,7 +27,7 @@ class ShardTask:
         container: How the bytes are laid out.
         split: The split's name.
         index: The shard's number in the split.
-        capacity: Rows of a full shard in this split.
+        capacity: Rows of a full shard in this split; None where an item is not one sample.
         items: The items of this shard, in order.
         recipe: Turns them into samples.
         class_count: Labels are below it.
@@ -41,7 +41,7 @@ class ShardTask:
     container: Container
     split: str
     index: int
-    capacity: int
+    capacity: int | None
     items: tuple[Item, ...]
     recipe: Recipe
     class_count: int
@@ -56,10 +56,15 @@ class ShardTask:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that the shard's files will have if no item is skipped."""
-        container = CONTAINERS[self.container]
-        fields = self.recipe.fields()
-        return sum(container.shard_nbytes(f, len(self.items), self.capacity) for f in fields)
+        """Bytes that the shard's files will have if no item is skipped; else an estimate."""
+        container, count = CONTAINERS[self.container], len(self.items)
+        if self.capacity is None:
+            return sum(self.recipe.expected_nbytes(item) for item in self.items)
+        return sum(container.shard_nbytes(c, count, self.capacity) for c in self.columns())
+
+    def columns(self) -> list[FieldSpec]:
+        """Return what is stored, one file each."""
+        return [column for field in self.recipe.fields() for column in field.columns()]
 
     def is_owned(self) -> bool:
         """Return whether the run that this task works for still holds the folder."""
@@ -70,16 +75,17 @@ class ShardTask:
         except FileNotFoundError:
             return False
 
-    def shard_path(self, field: FieldSpec) -> Path:
-        """Return where the file of a field will lie."""
-        return CONTAINERS[self.container].shard_path(self.out, self.split, self.index, field)
+    def shard_path(self, column: FieldSpec) -> Path:
+        """Return where the file of a column will lie."""
+        container = CONTAINERS[self.container]
+        return container.shard_path(self.out, self.split, self.index, column, self.capacity)
 
 
 def retract(task: ShardTask) -> None:
     """Remove what an earlier try at a shard left: its files, then its receipt."""
     try:
-        for field in task.recipe.fields():
-            task.shard_path(field).unlink(missing_ok=True)
+        for column in task.columns():
+            task.shard_path(column).unlink(missing_ok=True)
         task.receipt_path.unlink(missing_ok=True)
     except OSError as error:
         raise output_error(task.out, error) from error
@@ -97,7 +103,9 @@ def read_receipt(task: ShardTask) -> Receipt | None:
         return None
     if receipt.run_hash != task.run_hash or receipt.items != len(task.items):
         return None
-    paths = {field.name: task.shard_path(field) for field in task.recipe.fields()}
+    if task.capacity is not None and receipt.count > receipt.items:
+        raise FormatError(f"{task.receipt_path}: more samples than items; {REMEDY}")
+    paths = {column.name: task.shard_path(column) for column in task.columns()}
     named = {name: task.out / below for name, (below, _, _) in receipt.files.items()}
     if named != (paths if receipt.count else {}):
         raise FormatError(f"{task.receipt_path}: names other files than its shard's; {REMEDY}")

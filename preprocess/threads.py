@@ -1,13 +1,19 @@
 """What the shards that are written by threads of one process share."""
 
 import threading
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
+
+from preprocess.recipe import Maker, Recipe
 
 T = TypeVar("T")
+
+_PARTS_WAITING: Final = 4
+"""Parts of a result that wait for its turn."""
 
 
 class Stopped(Exception):  # noqa: N818
@@ -54,45 +60,62 @@ class InOrder(Generic[T]):
 
     The thread that hands in the next one stores it, and those that wait behind it: a result is
     stored where it was made, while it is in that processor's cache, and no further thread has to
-    be woken for it.
+    be woken for it. A result may come in parts; of one that does not have its turn, a few wait.
 
     Args:
-        store: Takes one result; never called by two threads at a time.
+        store: Takes one part of a result; never called by two threads at a time.
     """
 
     def __init__(self, store: Callable[[T], None]) -> None:
         self._store = store
         self._changed = threading.Condition()
-        self._ready: dict[int, T] = {}
+        self._ready: dict[int, deque[tuple[T, bool]]] = {}
         self._stored = 0
         self._storing = False
         self._closed = False
         self._error: BaseException | None = None
 
-    def put(self, number: int, result: T) -> None:
-        """Hand in one result, and store what has its turn unless another thread is at it.
+    def put(self, number: int, part: T, *, last: bool = True) -> None:
+        """Hand in a part of a result, and store what has its turn unless another thread is at it.
 
-        What `store` raises comes out here; then nothing more is stored.
+        Waits while too many parts of a result wait that does not have its turn. Results must be
+        begun in order, so that the one that has its turn is always being made.
+
+        Raises:
+            Stopped: Nothing is stored any more.
+            Exception: What `store` raises; then nothing more is stored.
         """
         with self._changed:
-            self._ready[number] = result
+            waiting = self._ready.setdefault(number, deque())
+            self._changed.wait_for(
+                lambda: self._closed or number == self._stored or len(waiting) < _PARTS_WAITING
+            )
+            if self._closed:
+                raise Stopped
+            waiting.append((part, last))
             if self._storing:
                 return
             self._storing = True
+        self._store_ready()
+
+    def _store_ready(self) -> None:
         while True:
             with self._changed:
-                if self._closed or self._stored not in self._ready:
+                waiting = self._ready.get(self._stored)
+                if self._closed or not waiting:
                     self._storing = False
                     self._changed.notify_all()
                     return
-                following = self._ready.pop(self._stored)
+                part, last = waiting.popleft()
             done = False
             try:
-                self._store(following)
+                self._store(part)
                 done = True
             finally:
                 with self._changed:
-                    self._stored += done
+                    if done and last:
+                        del self._ready[self._stored]
+                        self._stored += 1
                     self._storing = done
                     if not done:
                         self._closed = True
@@ -116,6 +139,7 @@ class InOrder(Generic[T]):
         """Store no more; return when no thread is storing."""
         with self._changed:
             self._closed = True
+            self._changed.notify_all()
             self._changed.wait_for(lambda: not self._storing)
 
 
@@ -128,6 +152,7 @@ class Shared:
         threads: How many there are.
         gate: Shut when the run ends early.
         turn: Held by shards that hand samples to the pool; the others wait, or finish.
+        makers: The recipes of the run, opened.
         on_chunk: Told (samples, skipped, bytes) as they are made.
     """
 
@@ -135,4 +160,5 @@ class Shared:
     threads: int
     gate: Gate
     turn: threading.Semaphore
+    makers: Mapping[Recipe, Maker]
     on_chunk: Callable[[int, int, int], None]

@@ -16,7 +16,7 @@ from loaders.format.files import REPORT
 from loaders.format.spec import FieldSpec
 from preprocess.errors import SampleError
 from preprocess.plan import Plan, RunOptions, plan_run
-from preprocess.recipe import Sample
+from preprocess.recipe import Maker, Rows
 from preprocess.sources import Item, Listing, read_item
 
 BAD = b"bad"
@@ -53,8 +53,18 @@ class DigestRecipe:
     def backend(self, listing: Listing, workers: int) -> str:
         return "threading"
 
-    def settings(self) -> AbstractContextManager[None]:
-        return nullcontext()
+    def facts(self) -> dict[str, Any]:
+        return {}
+
+    @property
+    def one_to_one(self) -> bool:
+        return True
+
+    def expected_nbytes(self, item: Item) -> int:
+        return sum(field.nbytes for field in self.fields())
+
+    def opened(self) -> AbstractContextManager[Maker]:
+        return nullcontext(self)
 
     def fields(self) -> tuple[FieldSpec, ...]:
         return (
@@ -63,7 +73,7 @@ class DigestRecipe:
             FieldSpec(name="key", dtype="uint8", shape=(KEY_NBYTES,), role="key"),
         )
 
-    def samples(self, source: Path, items: Sequence[Item]) -> Iterator[Sample | SampleError]:
+    def samples(self, source: Path, items: Sequence[Item]) -> Iterator[Rows | SampleError]:
         for item in items:
             data = read_item(source, item)
             if data.startswith(BAD):
@@ -73,7 +83,7 @@ class DigestRecipe:
             else:
                 if data.startswith(b"block") and self.block:
                     wait_on(Path(self.block))
-                yield self._sample(item, data)
+                yield one_row(self._sample(item, data))
 
     def _sample(self, item: Item, data: bytes) -> dict[str, Any]:
         image, label, _ = self.fields()
@@ -98,13 +108,19 @@ class DigestRecipe:
             "label out of range": {**sample, "label": np.array(self.classes, np.uint8)},
         }
         if self.fault == "too many results":
-            yield from repeat(sample)
+            yield from repeat(one_row(sample))
         elif self.fault == "exception":
             raise OSError(5, "the recipe failed")
         elif self.fault == "killed":
             os.kill(os.getpid(), signal.SIGKILL)
         elif self.fault != "too few results":
-            yield broken.get(self.fault, sample)
+            yield one_row(broken.get(self.fault, sample))
+
+
+def one_row(sample: dict[str, Any]) -> Rows:
+    """Return rows of one sample; what is no array stays as it is."""
+    rows = {n: v[None] if isinstance(v, np.ndarray) else v for n, v in sample.items()}
+    return Rows(count=1, arrays=rows)
 
 
 def wait_on(fifo: Path) -> None:

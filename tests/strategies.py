@@ -6,6 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from loaders.format.spec import (
+    DTYPES,
     SPLITS,
     ChannelStatistics,
     FieldSpec,
@@ -30,13 +31,18 @@ def field_specs(draw: st.DrawFn) -> FieldSpec:
     """Any field."""
     role: Role = draw(st.sampled_from(get_args(Role)))
     side = st.integers(1, 7)
+    row = st.tuples(st.integers(1, 40))
     shapes = {
         "image": st.tuples(side, side, st.integers(1, 4)),
         "label": st.just(()),
-        "key": st.tuples(st.integers(1, 40)),
+        "length": st.just(()),
     }
-    dtype = "uint8" if role == "key" else draw(st.sampled_from(["uint8", "uint16"]))
-    return FieldSpec(name=draw(NAMES), dtype=dtype, shape=draw(shapes[role]), role=role)
+    choices = {"image": ["uint8", "uint16"], "tokens": ["uint16", "uint32"]}
+    bytes_only = role in {"key", "mask", "metadata"}
+    dtype = draw(st.sampled_from(["uint8"] if bytes_only else choices.get(role, DTYPES)))
+    ragged = role == "metadata" or (role not in {"image", "label"} and draw(st.booleans()))
+    shape = draw(shapes.get(role, st.just(()) if ragged else row))
+    return FieldSpec(name=draw(NAMES), dtype=dtype, shape=shape, role=role, ragged=ragged)
 
 
 @st.composite
@@ -63,10 +69,13 @@ def statistics_of(draw: st.DrawFn, field: FieldSpec, count: int) -> ChannelStati
 def split_specs(draw: st.DrawFn, classes: int) -> SplitSpec:
     """A split, possibly without items, possibly with labels."""
     fields = draw(st.lists(field_specs(), min_size=1, max_size=4, unique_by=lambda f: f.name))
-    capacity = draw(st.integers(1, 5))
+    capacity: int | None = draw(st.integers(1, 5) | st.none())
     items = draw(st.integers(0, 12))
-    planned = [min(capacity, items - first) for first in range(0, items, capacity)]
-    counts = tuple(draw(st.integers(0, most)) for most in planned)
+    if capacity is None:
+        counts = tuple(draw(st.lists(st.integers(0, 9), max_size=3)))
+    else:
+        planned = [min(capacity, items - first) for first in range(0, items, capacity)]
+        counts = tuple(draw(st.integers(0, most)) for most in planned)
     size = len(counts)
     nbytes = st.lists(st.integers(0, 1 << 40), min_size=size, max_size=size)
     digits = st.lists(CHECKSUMS, min_size=size, max_size=size)
@@ -82,10 +91,17 @@ def split_specs(draw: st.DrawFn, classes: int) -> SplitSpec:
         capacity=capacity,
         items=items,
         counts=counts,
-        files={
-            field.name: ShardFiles(nbytes=tuple(draw(nbytes)), crc32c=tuple(draw(digits)))
+        values={
+            field.name: tuple(draw(st.integers(0, 50)) if count else 0 for count in counts)
             for field in fields
+            if field.ragged
         },
+        files={
+            column.name: ShardFiles(nbytes=tuple(draw(nbytes)), crc32c=tuple(draw(digits)))
+            for field in fields
+            for column in field.columns()
+        },
+        tallies=draw(st.dictionaries(NAMES, st.lists(st.integers(0, 99)).map(tuple), max_size=2)),
         statistics={
             field.name: draw(statistics_of(field, sum(counts)))
             for field in fields
@@ -109,4 +125,5 @@ def manifests(draw: st.DrawFn) -> Manifest:
         classes=tuple(classes),
         skipped=draw(st.integers(0, 1000)),
         splits={name: draw(split_specs(len(classes))) for name in SPLITS if name in names},
+        extras=draw(st.dictionaries(NAMES, st.tuples(st.integers(0, 99), CHECKSUMS), max_size=2)),
     )

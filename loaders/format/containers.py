@@ -13,7 +13,9 @@ from loaders.format.spec import FieldSpec, Manifest
 class ContainerFormat(Protocol):
     """How the rows of a shard become the bytes of a file, and back. Implemented by modules."""
 
-    def shard_path(self, root: Path, split: str, index: int, field: FieldSpec) -> Path:
+    def shard_path(
+        self, root: Path, split: str, index: int, field: FieldSpec, capacity: int | None
+    ) -> Path:
         """Return where a shard of a field lies."""
         ...
 
@@ -21,15 +23,17 @@ class ContainerFormat(Protocol):
         """Return what precedes the rows; of one length for every count."""
         ...
 
-    def suffix(self, field: FieldSpec, count: int, capacity: int) -> bytes:
+    def suffix(self, field: FieldSpec, count: int, capacity: int | None) -> bytes:
         """Return what follows the rows."""
         ...
 
-    def shard_nbytes(self, field: FieldSpec, count: int, capacity: int) -> int:
+    def shard_nbytes(self, field: FieldSpec, count: int, capacity: int | None) -> int:
         """Return the size of the file."""
         ...
 
-    def open_rows(self, path: Path, field: FieldSpec, count: int, capacity: int) -> NDArray[Any]:
+    def open_rows(
+        self, path: Path, field: FieldSpec, count: int, capacity: int | None
+    ) -> NDArray[Any]:
         """Map the rows, read-only."""
         ...
 

@@ -179,21 +179,34 @@ class RowWriter:
             self.discard()
             raise
 
-    def append(self, row: NDArray[Any]) -> None:
-        """Add one row: an array of the field's dtype and shape, C-contiguous."""
-        data = row.reshape(-1).view(np.uint8)
+    def append(self, rows: NDArray[Any]) -> None:
+        """Add rows: an array [N, *shape] of the field's dtype, C-contiguous."""
+        data = rows.reshape(-1).view(np.uint8)
         if data.nbytes < _SMALL_ROW:
             self._small += data.data
             if len(self._small) >= _CHECKSUM_BLOCK:
                 self._flush_small()
         else:
+            self._flush_small()
             for start in range(0, data.nbytes, _WRITE_BLOCK):
                 self._write(data[start : start + _WRITE_BLOCK])
-        self.count += 1
+        self.count += len(rows)
 
     def _flush_small(self) -> None:
-        self._write(bytes(self._small))
-        self._small.clear()
+        if self._small:
+            self._write(bytes(self._small))
+            self._small.clear()
+
+    def mark(self) -> tuple[int, int, int, bytes]:
+        """Return where the file stands, for `go_back`."""
+        return self.count, self._written, self._value, bytes(self._small)
+
+    def go_back(self, mark: tuple[int, int, int, bytes]) -> None:
+        """Take back every row that was added since."""
+        self.count, self._written, self._value, small = mark
+        self._small = bytearray(small)
+        self._started = min(self._started, self._written)
+        os.lseek(self._file.fileno(), self._written, os.SEEK_SET)
 
     def _write(self, data: bytes | NDArray[np.uint8]) -> None:
         self._value = extend(self._value, data)
@@ -248,6 +261,11 @@ def checksum(path: Path) -> str:
         while block := file.read(_CHECKSUM_BLOCK):
             value = extend(value, block)
     return f"{value:08x}"
+
+
+def crc32c_digits(data: bytes) -> str:
+    """Return the CRC-32C of some bytes as 8 hexadecimal digits."""
+    return f"{extend(0, data):08x}"
 
 
 def map_file(path: Path, nbytes: int) -> NDArray[np.uint8]:

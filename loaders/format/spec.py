@@ -7,8 +7,8 @@ and values outside their range with the place at which they stand.
 
 import math
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
@@ -20,42 +20,49 @@ from loaders.format.files import MANIFEST, WORK, read_json, to_json
 from loaders.format.strict import Place
 
 FORMAT_NAME: Final = "prepshards"
-FORMAT_VERSION: Final = 1
+FORMAT_VERSION: Final = 2
 
 Container = Literal["tensor", "zarr"]
-Role = Literal["image", "label", "key"]
+Role = Literal["image", "label", "key", "tokens", "length", "mask", "metadata"]
+ColumnRole = Literal["values", "offsets"]
 SPLITS: Final = ("train", "validation", "test")
-DTYPES: Final = ("uint8", "uint16")
+DTYPES: Final = ("uint8", "uint16", "uint32")
+OFFSETS_DTYPE: Final = "uint64"
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _CRC = re.compile(r"[0-9a-f]{8}")
 _HASH = re.compile(r"[0-9a-f]{64}")
+_EXTRA = re.compile(r"[A-Za-z0-9_./-]{1,255}")
 _MAX_COUNT: Final = 1 << 40
 """Samples in a split, bytes in a sample: far above any dataset, far below any overflow."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FieldSpec:
-    """One named array of every sample.
+    """One named array of every sample, or one column that holds it.
 
     Attributes:
         name: Lower-case identifier; part of file names.
         dtype: Stored type; little-endian where it has an order.
-        shape: Of one sample; () for a scalar, (H, W, C) for an image, (L,) for a key.
-        role: What the values mean: an image, a class index, or UTF-8 bytes padded with zeros.
+        shape: Of one sample; () for a scalar, (H, W, C) for an image. Of one value, if `ragged`.
+        role: What the values mean: an image, a class index, UTF-8 bytes of the item's place (padded
+            with zeros unless ragged), token ids, a count of tokens, bits (8 to a value, the first
+            is the lowest), UTF-8 JSON; for columns of ragged fields "values" and "offsets".
+        ragged: A sample holds any number of values, not one.
     """
 
     name: str
     dtype: str
     shape: tuple[int, ...]
-    role: Role
+    role: Role | ColumnRole
+    ragged: bool = False
 
     def __post_init__(self) -> None:
         """Refuse names, types and shapes outside the format."""
         place = Place(f"field {self.name!r}")
         place.expect(bool(_NAME.fullmatch(self.name)), self.name, f"a name like {_NAME.pattern}")
-        place.expect(self.dtype in DTYPES, self.dtype, f"a dtype of {DTYPES}")
-        place.expect(self.role in get_args(Role), self.role, f"a role of {get_args(Role)}")
+        allowed = (OFFSETS_DTYPE,) if self.role == "offsets" else DTYPES
+        place.expect(self.dtype in allowed, self.dtype, f"a dtype of {allowed}")
         place.expect(
             len(self.shape) <= 8
             and all(type(side) is int and side >= 1 for side in self.shape)
@@ -63,12 +70,22 @@ class FieldSpec:
             self.shape,
             "up to 8 sides of at least 1",
         )
+        place.expect(self._suits_role(), self.shape, f"a shape and dtype for {self.role!r}")
+
+    def _suits_role(self) -> bool:
+        sides = len(self.shape) + self.ragged  # a ragged scalar is a row of values
         suits = {
-            "image": len(self.shape) >= 3,
-            "label": self.shape == (),
-            "key": len(self.shape) == 1 and self.dtype == "uint8",
+            "image": len(self.shape) >= 3 and not self.ragged,
+            "label": self.shape == () and not self.ragged,
+            "key": sides == 1 and self.dtype == "uint8",
+            "tokens": sides == 1 and self.dtype != "uint8",
+            "length": self.shape == (),
+            "mask": sides == 1 and self.dtype == "uint8",
+            "metadata": sides == 1 and self.ragged and self.dtype == "uint8",
+            "values": not self.ragged,
+            "offsets": self.shape == () and not self.ragged,
         }
-        place.expect(suits[self.role], self.shape, f"a shape for the role {self.role!r}")
+        return suits.get(self.role, False)
 
     @property
     def numpy_dtype(self) -> np.dtype[Any]:
@@ -77,8 +94,20 @@ class FieldSpec:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of one sample."""
+        """Bytes of one sample, of one value if ragged."""
         return math.prod(self.shape) * self.numpy_dtype.itemsize
+
+    def columns(self) -> tuple["FieldSpec", ...]:
+        """Return what is stored for it, one file a shard each.
+
+        A field of fixed shape is its own column. A ragged one has two: its values back to back,
+        and where each sample begins and ends among them: uint64 [samples + 1], from 0.
+        """
+        if not self.ragged:
+            return (self,)
+        values = replace(self, role="values", ragged=False)
+        name = f"{self.name}_offsets"
+        return values, FieldSpec(name=name, dtype=OFFSETS_DTYPE, shape=(), role="offsets")
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -87,19 +116,22 @@ class FieldSpec:
             "dtype": self.dtype,
             "shape": list(self.shape),
             "role": self.role,
+            "ragged": self.ragged,
         }
 
     @classmethod
     def from_json(cls, place: Place, value: Any) -> "FieldSpec":
         """Parse the JSON form; `place` names it in errors."""
-        entry = place.mapping(value, {"name", "dtype", "shape", "role"})
+        entry = place.mapping(value, {"name", "dtype", "shape", "role", "ragged"})
+        ragged = entry["ragged"]
+        place.at("ragged").expect(isinstance(ragged, bool), ragged, "true or false")
         shape = place.at("shape").integers(entry["shape"], low=1, high=_MAX_COUNT)
         role = place.at("role").text(entry["role"])
         for known in get_args(Role):
             if role == known:
                 name = place.at("name").text(entry["name"])
                 dtype = place.at("dtype").text(entry["dtype"])
-                return cls(name=name, dtype=dtype, shape=shape, role=known)
+                return cls(name=name, dtype=dtype, shape=shape, role=known, ragged=ragged)
         raise place.at("role").wrong(role, f"one of {get_args(Role)}")
 
 
@@ -179,7 +211,7 @@ class ChannelStatistics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardFiles:
-    """The files of one field, one a shard, in order.
+    """The files of one column, one a shard, in order.
 
     Attributes:
         nbytes: Size of each file.
@@ -209,98 +241,148 @@ class SplitSpec:
 
     Attributes:
         fields: What every sample holds.
-        capacity: Items planned for each shard (the last may have fewer).
-        items: Items planned in all; the samples are those that could be read.
-        counts: Samples in each shard: its first rows.
-        files: Field name -> its files, one a shard.
+        capacity: Items planned for each shard (the last may have fewer), each one sample or none;
+            None where an item becomes any number of samples.
+        items: Items planned in all.
+        counts: Samples in each shard.
+        values: Ragged field name -> its values in each shard.
+        files: Column name -> its files, one a shard.
         statistics: Image field name -> its exact statistics.
         class_counts: Samples of each class; None without labels.
+        tallies: What the recipe has counted, each a row of sums over all samples.
     """
 
     fields: tuple[FieldSpec, ...]
-    capacity: int
+    capacity: int | None
     items: int
     counts: tuple[int, ...]
     files: Mapping[str, ShardFiles]
     statistics: Mapping[str, ChannelStatistics]
     class_counts: tuple[int, ...] | None
+    values: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    tallies: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     @property
     def count(self) -> int:
         """Samples in the split."""
         return sum(self.counts)
 
+    def columns(self) -> Iterator[tuple[FieldSpec, tuple[int, ...]]]:
+        """Yield every stored column, and its rows in each shard; 0 where there is no file."""
+        for spec in self.fields:
+            for column in spec.columns():
+                if column.role == "offsets":
+                    yield column, tuple(count + 1 if count else 0 for count in self.counts)
+                elif column.role == "values":
+                    yield column, self.values[spec.name]
+                else:
+                    yield column, self.counts
+
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form."""
         return {
-            "fields": [field.to_json() for field in self.fields],
+            "fields": [spec.to_json() for spec in self.fields],
             "capacity": self.capacity,
             "items": self.items,
             "counts": list(self.counts),
+            "values": {name: list(counts) for name, counts in self.values.items()},
             "files": {name: files.to_json() for name, files in self.files.items()},
             "statistics": {name: found.to_json() for name, found in self.statistics.items()},
             "class_counts": None if self.class_counts is None else list(self.class_counts),
+            "tallies": {name: list(sums) for name, sums in self.tallies.items()},
         }
 
     @classmethod
     def from_json(cls, place: Place, value: Any) -> "SplitSpec":
         """Parse the JSON form and check that its parts agree."""
         keys = {"fields", "capacity", "items", "counts", "files", "statistics", "class_counts"}
-        entry = place.mapping(value, keys)
-        at = place.at("fields")
-        fields = tuple(
-            FieldSpec.from_json(at.at(str(index)), field)
-            for index, field in enumerate(at.sequence(entry["fields"]))
-        )
-        names = [field.name for field in fields]
-        at.expect(len(set(names)) == len(names) > 0, names, "different names, at least one")
-        capacity = place.at("capacity").integer(entry["capacity"], low=1, high=_MAX_COUNT)
+        entry = place.mapping(value, keys | {"values", "tallies"})
+        fields = _parse_fields(place.at("fields"), entry["fields"])
+        capacity = entry["capacity"]
+        if capacity is not None:
+            capacity = place.at("capacity").integer(capacity, low=1, high=_MAX_COUNT)
         items = place.at("items").integer(entry["items"], low=0, high=_MAX_COUNT)
-        counts = place.at("counts").integers(entry["counts"], low=0, high=capacity)
-        labelled = any(field.role == "label" for field in fields)
+        most = _MAX_COUNT if capacity is None else capacity
+        counts = place.at("counts").integers(entry["counts"], low=0, high=most)
+        labelled = any(spec.role == "label" for spec in fields)
         place.at("class_counts").expect(
             labelled == (entry["class_counts"] is not None),
             entry["class_counts"],
             "counts exactly where there is a label field",
         )
-        place.at("counts").expect(
-            len(counts) == -(-items // capacity)
-            and (not counts or counts[-1] <= items - capacity * (len(counts) - 1)),
-            f"{len(counts)} shards",
-            f"shards of {capacity} for {items} items",
-        )
+        if capacity is not None:
+            place.at("counts").expect(
+                len(counts) == -(-items // capacity)
+                and (not counts or counts[-1] <= items - capacity * (len(counts) - 1)),
+                f"{len(counts)} shards",
+                f"shards of {capacity} for {items} items",
+            )
         at = place.at("files")
+        names = [column.name for spec in fields for column in spec.columns()]
         found = at.mapping(entry["files"], set(names))
         files = {
             name: ShardFiles.from_json(at.at(name), found[name], len(counts)) for name in names
         }
+        sums = place.at("tallies").partial_mapping(entry["tallies"], None)
         return cls(
             fields=fields,
             capacity=capacity,
             items=items,
             counts=counts,
+            values=_parse_values(place.at("values"), entry["values"], fields, counts),
             files=files,
             statistics=_parse_statistics(place.at("statistics"), entry["statistics"], fields),
             class_counts=_parse_class_counts(
                 place.at("class_counts"), entry["class_counts"], sum(counts)
             ),
+            tallies={
+                name: place.at("tallies").at(name).integers(sums[name], low=0, high=1 << 62)
+                for name in sums
+            },
         )
+
+
+def _parse_fields(place: Place, value: Any) -> tuple[FieldSpec, ...]:
+    fields = tuple(
+        FieldSpec.from_json(place.at(str(index)), entry)
+        for index, entry in enumerate(place.sequence(value))
+    )
+    names = [column.name for spec in fields for column in spec.columns()]
+    place.expect(len(set(names)) == len(names) > 0, names, "different names, at least one")
+    return fields
+
+
+def _parse_values(
+    place: Place, value: Any, fields: tuple[FieldSpec, ...], counts: tuple[int, ...]
+) -> dict[str, tuple[int, ...]]:
+    names = {spec.name for spec in fields if spec.ragged}
+    entry = place.mapping(value, names)
+    parsed = {}
+    for name in names:
+        parsed[name] = place.at(name).integers(entry[name], low=0, high=_MAX_COUNT)
+        place.at(name).expect(
+            len(parsed[name]) == len(counts)
+            and not any(n for n, count in zip(parsed[name], counts, strict=True) if not count),
+            entry[name],
+            f"values of {len(counts)} shards, none where there is no sample",
+        )
+    return parsed
 
 
 def _parse_statistics(
     place: Place, value: Any, fields: tuple[FieldSpec, ...]
 ) -> dict[str, ChannelStatistics]:
-    images = [field for field in fields if field.role == "image"]
-    entry = place.mapping(value, {field.name for field in images})
+    images = [spec for spec in fields if spec.role == "image"]
+    entry = place.mapping(value, {spec.name for spec in images})
     parsed = {}
-    for field in images:
-        found = ChannelStatistics.from_json(place.at(field.name), entry[field.name])
-        place.at(field.name).expect(
-            len(found.sums) == field.shape[-1] and found.levels == np.iinfo(field.dtype).max,
-            entry[field.name],
-            f"{field.shape[-1]} channels of {field.dtype}",
+    for spec in images:
+        found = ChannelStatistics.from_json(place.at(spec.name), entry[spec.name])
+        place.at(spec.name).expect(
+            len(found.sums) == spec.shape[-1] and found.levels == np.iinfo(spec.dtype).max,
+            entry[spec.name],
+            f"{spec.shape[-1]} channels of {spec.dtype}",
         )
-        parsed[field.name] = found
+        parsed[spec.name] = found
     return parsed
 
 
@@ -325,6 +407,7 @@ class Manifest:
         classes: Class names in label order; empty without labels.
         skipped: Items that could not become samples (listed in `skipped.jsonl`).
         splits: Split name -> its shards, in the order train, validation, test.
+        extras: Files that belong to the dataset beside its shards: path -> (bytes, CRC-32C).
     """
 
     container: Container
@@ -335,6 +418,7 @@ class Manifest:
     classes: tuple[str, ...]
     skipped: int
     splits: Mapping[str, SplitSpec]
+    extras: Mapping[str, tuple[int, str]] = field(default_factory=dict)
 
     def to_bytes(self) -> bytes:
         """Return the file's bytes: the same for the same dataset."""
@@ -349,6 +433,7 @@ class Manifest:
             "classes": list(self.classes),
             "skipped": self.skipped,
             "splits": {name: split.to_json() for name, split in self.splits.items()},
+            "extras": {name: list(facts) for name, facts in self.extras.items()},
         }
         return to_json({**value, "crc32c": _checksum(value)})
 
@@ -373,8 +458,11 @@ class Manifest:
                 f"{where}: format version {version}, this program reads up to {FORMAT_VERSION}; "
                 "upgrade prepshards"
             )
+        if version == 1:
+            value = _upgrade(value)
         keys = {"container", "kind", "recipe", "recipe_hash", "source_hash", "classes", "skipped"}
-        entry = place.mapping(value, keys | {"format", "format_version", "splits", "crc32c"})
+        own = {"format", "format_version", "splits", "extras", "crc32c"}
+        entry = place.mapping(value, keys | own)
         place.at("crc32c").text(entry["crc32c"], _CRC)
         container = place.at("container").text(entry["container"])
         splits = place.at("splits").partial_mapping(entry["splits"], set(SPLITS))
@@ -402,8 +490,40 @@ class Manifest:
                     classes=classes,
                     skipped=place.at("skipped").integer(entry["skipped"], low=0, high=_MAX_COUNT),
                     splits=parsed,
+                    extras=_parse_extras(place.at("extras"), entry["extras"]),
                 )
         raise place.at("container").wrong(container, f"one of {get_args(Container)}")
+
+
+def _parse_extras(place: Place, value: Any) -> dict[str, tuple[int, str]]:
+    parsed = {}
+    for name, facts in place.partial_mapping(value, None).items():
+        inside = bool(_EXTRA.fullmatch(name)) and not {"", ".", ".."} & set(name.split("/"))
+        place.expect(inside, name, "a path inside the dataset")
+        pair = place.at(name).sequence(facts)
+        place.at(name).expect(len(pair) == 2, facts, "bytes and CRC-32C")
+        nbytes = place.at(name).integer(pair[0], low=0, high=_MAX_COUNT)
+        parsed[name] = (nbytes, place.at(name).text(pair[1], _CRC))
+    return parsed
+
+
+def _upgrade(value: dict[str, Any]) -> dict[str, Any]:
+    """Return a manifest of version 1, which knew no ragged fields, in the form of version 2.
+
+    Anything that is not as expected stays as it is: the parser names it.
+    """
+    splits = value.get("splits")
+    if not isinstance(splits, dict):
+        return value
+    upgraded = {}
+    for name, split in splits.items():
+        if isinstance(split, dict):
+            fields = split.get("fields")
+            if isinstance(fields, list):
+                fields = [{**f, "ragged": False} if isinstance(f, dict) else f for f in fields]
+            split = {**split, "fields": fields, "values": {}, "tallies": {}}  # noqa: PLW2901
+        upgraded[name] = split
+    return {**value, "splits": upgraded, "extras": {}}
 
 
 def read_manifest(root: Path) -> Manifest:

@@ -15,7 +15,13 @@ from loaders.format.files import map_file
 from loaders.format.spec import FieldSpec, Manifest
 
 
-def shard_path(root: Path, split: str, index: int, field: FieldSpec) -> Path:
+def shard_path(
+    root: Path,
+    split: str,
+    index: int,
+    field: FieldSpec,
+    capacity: int | None,  # noqa: ARG001
+) -> Path:
     """Return where shard `index` of a field lies."""
     return root / split / f"{index:05d}.{field.name}.npy"
 
@@ -38,17 +44,17 @@ def prefix(field: FieldSpec, count: int) -> bytes:
     return header.getvalue()
 
 
-def suffix(field: FieldSpec, count: int, capacity: int) -> bytes:  # noqa: ARG001
+def suffix(field: FieldSpec, count: int, capacity: int | None) -> bytes:  # noqa: ARG001
     """Return what follows the rows: nothing."""
     return b""
 
 
-def shard_nbytes(field: FieldSpec, count: int, capacity: int) -> int:  # noqa: ARG001
+def shard_nbytes(field: FieldSpec, count: int, capacity: int | None) -> int:  # noqa: ARG001
     """Return the size of a shard file of `count` rows."""
     return len(prefix(field, count)) + count * field.nbytes
 
 
-def open_rows(path: Path, field: FieldSpec, count: int, capacity: int) -> NDArray[Any]:
+def open_rows(path: Path, field: FieldSpec, count: int, capacity: int | None) -> NDArray[Any]:
     """Map the rows of one shard file.
 
     Args:

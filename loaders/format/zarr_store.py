@@ -9,6 +9,9 @@ the order of its items, then a row of fill for each item that could not be read.
 Source:
     zarr v3 core specification; sharding-indexed codec 1.0 (index at the end: per inner chunk its
     offset and size as uint64, 2^64 - 1 twice if absent, then CRC-32C of the index).
+
+Columns whose rows in a shard are not known beforehand (ragged ones, and all where an item becomes
+any number of samples) are an array of one chunk a shard: `train/tokens/00003`.
 """
 
 import warnings
@@ -35,9 +38,17 @@ def _is_sharded(field: FieldSpec) -> bool:
     return field.nbytes >= _SHARDED_FROM
 
 
-def shard_path(root: Path, split: str, index: int, field: FieldSpec) -> Path:
+def _is_apart(field: FieldSpec, capacity: int | None) -> bool:
+    """Return whether each shard is an array of its own."""
+    return capacity is None or field.role in {"values", "offsets"}
+
+
+def shard_path(root: Path, split: str, index: int, field: FieldSpec, capacity: int | None) -> Path:
     """Return where shard `index` of a field lies: zarr's default chunk key."""
-    return root.joinpath(split, field.name, "c", str(index), *("0" for _ in field.shape))
+    zeros = ("0" for _ in field.shape)
+    if _is_apart(field, capacity):
+        return root.joinpath(split, field.name, f"{index:05d}", "c", "0", *zeros)
+    return root.joinpath(split, field.name, "c", str(index), *zeros)
 
 
 def prefix(field: FieldSpec, count: int) -> bytes:  # noqa: ARG001
@@ -45,8 +56,10 @@ def prefix(field: FieldSpec, count: int) -> bytes:  # noqa: ARG001
     return b""
 
 
-def suffix(field: FieldSpec, count: int, capacity: int) -> bytes:
+def suffix(field: FieldSpec, count: int, capacity: int | None) -> bytes:
     """Return what follows `count` rows: the index of a zarr shard, or fill to a whole chunk."""
+    if capacity is None or _is_apart(field, capacity):
+        return b""
     if not _is_sharded(field):
         return bytes((capacity - count) * field.nbytes)
     index = np.full((capacity, 2), _ABSENT, dtype="<u8")
@@ -56,14 +69,16 @@ def suffix(field: FieldSpec, count: int, capacity: int) -> bytes:
     return data + int(crc32c(data)).to_bytes(_CRC_NBYTES, "little")
 
 
-def shard_nbytes(field: FieldSpec, count: int, capacity: int) -> int:
+def shard_nbytes(field: FieldSpec, count: int, capacity: int | None) -> int:
     """Return the size of a shard file of `count` rows."""
+    if capacity is None or _is_apart(field, capacity):
+        return count * field.nbytes
     if _is_sharded(field):
         return count * field.nbytes + capacity * 16 + _CRC_NBYTES
     return capacity * field.nbytes
 
 
-def open_rows(path: Path, field: FieldSpec, count: int, capacity: int) -> NDArray[Any]:
+def open_rows(path: Path, field: FieldSpec, count: int, capacity: int | None) -> NDArray[Any]:
     """Map the rows of one shard file.
 
     Args:
@@ -82,7 +97,8 @@ def open_rows(path: Path, field: FieldSpec, count: int, capacity: int) -> NDArra
     data = map_file(path, shard_nbytes(field, count, capacity))
     end = count * field.nbytes
     # Also zero where another writer left out all-zero samples and moved the later ones.
-    if _is_sharded(field) and data[end:].tobytes() != suffix(field, count, capacity):
+    whole = _is_apart(field, capacity) or not _is_sharded(field)
+    if not whole and data[end:].tobytes() != suffix(field, count, capacity):
         raise FormatError(
             f"{path}: the shard index is not that of {count} rows back to back; "
             'run "prep check" or prepare it again'
@@ -117,22 +133,38 @@ def group_files(manifest: Manifest) -> dict[str, bytes]:
 
 
 def _describe_split(group: Any, split: SplitSpec) -> None:
+    for field, rows in split.columns():
+        if _is_apart(field, split.capacity):
+            shards = group.create_group(field.name)
+            for index, count in enumerate(rows):
+                if split.counts[index]:
+                    _describe_array(shards, f"{index:05d}", field, rows=count, chunk=count)
+        elif split.capacity is not None:
+            _describe_array(group, field.name, field, rows=split.items, chunk=split.capacity)
+    if split.capacity is not None:
+        _describe_valid(group, split, split.capacity)
+
+
+def _describe_array(group: Any, name: str, field: FieldSpec, *, rows: int, chunk: int) -> None:
+    whole = (max(1, chunk), *field.shape)
+    sharded = name == field.name and _is_sharded(field)
+    group.create_array(
+        name,
+        shape=(rows, *field.shape),
+        dtype=field.numpy_dtype,
+        chunks=(1, *field.shape) if sharded else whole,
+        shards=whole if sharded else None,
+        compressors=None,
+        filters=None,
+        fill_value=0,
+    )
+
+
+def _describe_valid(group: Any, split: SplitSpec, capacity: int) -> None:
     import zarr
 
     group.attrs[FORMAT_NAME] = {"valid": f"{VALID}[i] says whether row i is a sample or fill"}
-    for field in split.fields:
-        whole = (split.capacity, *field.shape)
-        group.create_array(
-            field.name,
-            shape=(split.items, *field.shape),
-            dtype=field.numpy_dtype,
-            chunks=(1, *field.shape) if _is_sharded(field) else whole,
-            shards=whole if _is_sharded(field) else None,
-            compressors=None,
-            filters=None,
-            fill_value=0,
-        )
-    valid = np.zeros((len(split.counts), split.capacity), dtype=np.bool_)
+    valid = np.zeros((len(split.counts), capacity), dtype=np.bool_)
     for shard, count in enumerate(split.counts):
         valid[shard, :count] = True
     flat = valid.reshape(-1)[: split.items]

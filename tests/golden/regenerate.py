@@ -55,6 +55,24 @@ def small_manifest() -> Manifest:
         },
         class_counts=(1, 1),
     )
+    ragged = SplitSpec(
+        fields=(
+            FieldSpec(name="tokens", dtype="uint16", shape=(), role="tokens", ragged=True),
+            FieldSpec(name="length", dtype="uint32", shape=(), role="length"),
+        ),
+        capacity=None,
+        items=3,
+        counts=(4,),
+        values={"tokens": (9,)},
+        files={
+            "tokens": ShardFiles(nbytes=(146,), crc32c=("00000003",)),
+            "tokens_offsets": ShardFiles(nbytes=(168,), crc32c=("00000004",)),
+            "length": ShardFiles(nbytes=(144,), crc32c=("00000005",)),
+        },
+        statistics={},
+        class_counts=None,
+        tallies={"text_nbytes": (31,)},
+    )
     return Manifest(
         container="tensor",
         kind="images",
@@ -63,7 +81,8 @@ def small_manifest() -> Manifest:
         source_hash="fedcba9876543210" * 4,
         classes=("Käfer", "\udcff \u2028"),
         skipped=1,
-        splits={"train": split},
+        splits={"train": split, "test": ragged},
+        extras={"tokenizer/tokenizer.json": (12, "00000006")},
     )
 
 

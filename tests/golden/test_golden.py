@@ -1,9 +1,16 @@
 """The format's bytes do not change unnoticed."""
 
 import json
+from dataclasses import replace
 
-from loaders.format.spec import Manifest
-from tests.golden.regenerate import DIGESTS_FILE, MANIFEST_FILE, digests, small_manifest
+from loaders.format.spec import Manifest, read_manifest
+from tests.golden.regenerate import (
+    DIGESTS_FILE,
+    HERE,
+    MANIFEST_FILE,
+    digests,
+    small_manifest,
+)
 
 
 def test_a_manifest_has_the_bytes_it_always_had() -> None:
@@ -12,6 +19,12 @@ def test_a_manifest_has_the_bytes_it_always_had() -> None:
 
 def test_the_golden_manifest_is_read_as_it_was_written() -> None:
     assert Manifest.from_json(json.loads(MANIFEST_FILE.read_bytes()), "golden") == small_manifest()
+
+
+def test_a_manifest_of_version_1_is_read_as_it_was_meant() -> None:
+    new = small_manifest()
+    expected = replace(new, splits={"train": new.splits["train"]}, extras={})
+    assert read_manifest(HERE / "version_1") == expected
 
 
 def test_shards_have_the_bytes_they_always_had() -> None:

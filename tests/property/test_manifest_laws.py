@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from loaders.errors import FormatError, IncompleteError, VersionError
 from loaders.format.files import MANIFEST, WORK
-from loaders.format.spec import FieldSpec, Manifest, read_manifest
+from loaders.format.spec import FORMAT_VERSION, FieldSpec, Manifest, read_manifest
 from tests.strategies import manifests
 
 quick = settings(
@@ -86,7 +86,8 @@ def test_a_number_that_is_huge_or_negative_is_refused(
 @given(manifest=manifests(), data=st.data())
 def test_a_key_dropped_or_added_is_refused(manifest: Manifest, data: st.DataObject) -> None:
     value = json.loads(manifest.to_bytes())
-    free = {("recipe",), ("splits",)}
+    free = {("recipe",), ("splits",), ("extras",)}
+    free |= {("splits", name, "tallies") for name in value["splits"]}
     objects = [p for p in places(value) if isinstance(parent_of(value, p)[p[-1]], dict)]
     place = data.draw(st.sampled_from([(), *(p for p in objects if p not in free)]))
     changed = value if not place else parent_of(value, place)[place[-1]]
@@ -177,10 +178,10 @@ def small_manifest() -> Manifest:
 
 def test_a_newer_version_is_named(small_manifest: Manifest) -> None:
     value = json.loads(small_manifest.to_bytes())
-    value["format_version"] = 2
+    value["format_version"] = FORMAT_VERSION + 1
     value["unknown to this version"] = 1
 
-    with pytest.raises(VersionError, match="format version 2, this program reads up to 1"):
+    with pytest.raises(VersionError, match="format version 3, this program reads up to 2"):
         Manifest.from_json(value, "here")
 
 
@@ -188,7 +189,7 @@ def test_an_image_field_without_sides_is_refused(small_manifest: Manifest) -> No
     value = json.loads(small_manifest.to_bytes())
     value["splits"]["train"]["fields"][0]["shape"] = []
 
-    with pytest.raises(FormatError, match="a shape for the role 'image'"):
+    with pytest.raises(FormatError, match="a shape and dtype for 'image'"):
         Manifest.from_json(value, "here")
 
 
@@ -203,6 +204,10 @@ def test_an_image_field_without_sides_is_refused(small_manifest: Manifest) -> No
         ("label", "uint8", (1,), "label"),
         ("key", "uint16", (8,), "key"),
         ("key", "uint8", (), "key"),
+        ("tokens", "uint8", (8,), "tokens"),
+        ("tokens", "uint64", (8,), "tokens"),
+        ("metadata", "uint8", (8,), "metadata"),
+        ("ends", "uint32", (), "offsets"),
         ("../up", "uint8", (8,), "key"),
     ],
 )

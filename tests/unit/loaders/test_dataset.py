@@ -22,7 +22,7 @@ from loaders import (
     open_dataset,
 )
 from loaders.format.containers import CONTAINERS
-from loaders.format.spec import read_manifest
+from loaders.format.spec import FORMAT_VERSION, read_manifest
 
 
 def stored_rows(ds: ShardDataset, name: str) -> np.ndarray:
@@ -32,7 +32,7 @@ def stored_rows(ds: ShardDataset, name: str) -> np.ndarray:
     field = next(field for field in spec.fields if field.name == name)
     parts = []
     for index, count in enumerate(spec.counts):
-        raw = container.shard_path(ds.path, ds.split, index, field).read_bytes()
+        raw = container.shard_path(ds.path, ds.split, index, field, spec.capacity).read_bytes()
         raw = raw[len(container.prefix(field, count)) :][: count * field.nbytes]
         parts.append(np.frombuffer(raw, field.numpy_dtype).reshape(count, *field.shape))
     return np.concatenate(parts)
@@ -240,16 +240,16 @@ def test_a_manifest_whose_sizes_disagree_with_its_counts_is_refused(make_dataset
     train = replace(train, files={**train.files, "image_32": changed})
     changed_manifest = replace(manifest, splits={**manifest.splits, "train": train})
     (path / "manifest.json").write_bytes(changed_manifest.to_bytes())
-    with pytest.raises(FormatError, match="train shard 1 field image_32"):
+    with pytest.raises(FormatError, match="train shard 1 column image_32"):
         open_dataset(path, size=32)
 
 
 def test_a_manifest_of_a_newer_format_is_refused_by_version(make_dataset) -> None:
     path = make_dataset(fresh=True)
     manifest = json.loads((path / "manifest.json").read_text())
-    manifest["format_version"] = 2
+    manifest["format_version"] = FORMAT_VERSION + 1
     (path / "manifest.json").write_text(json.dumps(manifest))
-    with pytest.raises(VersionError, match="format version 2"):
+    with pytest.raises(VersionError, match="format version 3"):
         open_dataset(path, size=32)
 
 

@@ -51,7 +51,7 @@ def write_rows(
     path = folder / "shard"
     writer = RowWriter(path, layout.prefix(field, capacity))
     for row in rows:
-        writer.append(np.asarray(row))
+        writer.append(np.asarray(row)[None])
     suffix = layout.suffix(field, len(rows), capacity)
     assert writer.finish(layout.prefix(field, len(rows)), suffix) == path.stat().st_size
     assert writer.crc32c == checksum(path)
@@ -122,7 +122,7 @@ def test_a_zarr_shard_is_what_zarr_writes(
         array[capacity * index : capacity * index + count] = rows
         (tmp_path / str(index)).mkdir()
         ours = write_rows(tmp_path / str(index), "zarr", field, rows, capacity)
-        theirs = layout.shard_path(tmp_path / "theirs", "train", index, field)
+        theirs = layout.shard_path(tmp_path / "theirs", "train", index, field, capacity)
 
         assert ours.read_bytes() == theirs.read_bytes()
 
@@ -205,7 +205,9 @@ def test_zarr_reads_every_sample_of_a_zarr_dataset(zarr_dataset: Path) -> None:
             assert not rows[~valid].any()
             for shard, count in enumerate(split.counts):
                 if count:
-                    path = CONTAINERS["zarr"].shard_path(zarr_dataset, name, shard, field)
+                    path = CONTAINERS["zarr"].shard_path(
+                        zarr_dataset, name, shard, field, split.capacity
+                    )
                     ours = CONTAINERS["zarr"].open_rows(path, field, count, split.capacity)
                     first = shard * split.capacity
                     assert np.array_equal(rows[first : first + count], ours)

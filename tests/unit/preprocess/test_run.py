@@ -60,7 +60,7 @@ def rows_of(out: Path) -> dict[str, list[tuple[bytes, ...]]]:
             rows: list[bytes] = []
             for index, count in enumerate(split.counts):
                 if count:
-                    path = layout.shard_path(out, name, index, field)
+                    path = layout.shard_path(out, name, index, field, split.capacity)
                     opened = layout.open_rows(path, field, count, split.capacity)
                     rows += [row.tobytes() for row in opened]
             columns.append(rows)
@@ -116,7 +116,7 @@ def test_the_manifest_describes_what_is_there(source: Path, tmp_path: Path) -> N
     for field in split.fields:
         files = split.files[field.name]
         for index, (nbytes, digits) in enumerate(zip(files.nbytes, files.crc32c, strict=True)):
-            path = CONTAINERS["tensor"].shard_path(tmp_path / "out", "train", index, field)
+            path = CONTAINERS["tensor"].shard_path(tmp_path / "out", "train", index, field, 3)
             if split.counts[index]:
                 assert (path.stat().st_size, checksum(path)) == (nbytes, digits)
             else:
@@ -190,8 +190,8 @@ def test_a_complete_dataset_still_says_what_was_skipped(source: Path, tmp_path: 
 
 
 FAULTS = {
-    "wrong dtype": "field image_4 is float32 (2, 4, 3), promised was uint8 (2, 4, 3)",
-    "wrong shape": "field image_4 is uint8 (1, 4, 3), promised was uint8 (2, 4, 3)",
+    "wrong dtype": "field image_4 is float32 (1, 2, 4, 3), promised was uint8 (1, 2, 4, 3)",
+    "wrong shape": "field image_4 is uint8 (1, 1, 4, 3), promised was uint8 (1, 2, 4, 3)",
     "missing field": "fields ['image_4', 'key'], promised were ['image_4', 'key', 'label']",
     "extra field": "fields ['image_4', 'key', 'label', 'mask'], promised were",
     "a list": "field image_4 is no array: list",

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from preprocess.threads import InOrder
+from preprocess.threads import InOrder, Stopped
 
 
 @given(order=st.permutations(range(12)), workers=st.integers(1, 4))
@@ -59,7 +59,8 @@ def test_what_goes_wrong_while_storing_reaches_the_one_who_waits_and_nothing_fol
     with pytest.raises(OSError, match="disk full") as caught:
         line.put(1, 1)
     line.fail(caught.value)
-    line.put(3, 3)
+    with pytest.raises(Stopped):
+        line.put(3, 3)
     with pytest.raises(OSError, match="disk full"):
         line.wait(4)
     line.close()
@@ -85,3 +86,21 @@ def test_close_returns_only_when_no_thread_stores_any_more() -> None:
         go_on.set()
         closed.result(60)
     assert stored == [0]
+
+
+@given(parts=st.lists(st.integers(1, 9), min_size=1, max_size=6), workers=st.integers(1, 4))
+def test_a_result_in_parts_is_stored_in_order_and_few_parts_of_others_wait(
+    parts: list[int], workers: int
+) -> None:
+    stored: list[tuple[int, int]] = []
+    line = InOrder(stored.append)
+
+    def make(number: int) -> None:
+        for part in range(parts[number]):
+            line.put(number, (number, part), last=part == parts[number] - 1)
+
+    with ThreadPoolExecutor(workers) as pool:
+        for number in range(len(parts)):
+            pool.submit(make, number)
+        line.wait(len(parts))
+    assert stored == [(number, part) for number, n in enumerate(parts) for part in range(n)]

@@ -1,0 +1,86 @@
+"""The samples of a few items, checked against what the recipe has promised, and summed."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from loaders.errors import ShardsError
+from loaders.format.spec import ChannelStatistics, FieldSpec
+from preprocess.errors import SampleError
+from preprocess.recipe import Maker, Ragged, Redo, Rows
+from preprocess.sources import Item
+from preprocess.stats import channel_statistics
+from preprocess.task import ShardTask
+
+Prepared = tuple[Rows | SampleError, dict[str, ChannelStatistics]]
+
+
+def prepare(task: ShardTask, maker: Maker, items: Sequence[Item]) -> Iterator[Prepared]:
+    """Make samples of a few items, check them against the fields, and sum them."""
+    fields = task.recipe.fields()
+    made = maker.samples(task.source, items)
+    done = 0
+    while (rows := _take(task, items[min(done, len(items) - 1)], made)) is not None:
+        statistics = {}
+        if isinstance(rows, Rows):
+            _check(task, items[min(done, len(items) - 1)], fields, rows)
+            for field in fields:
+                array = rows.arrays[field.name]
+                if field.role == "image" and not isinstance(array, Ragged):
+                    statistics[field.name] = channel_statistics(array)
+        if task.recipe.one_to_one:
+            done += rows.count if isinstance(rows, Rows) else 1
+            if done > len(items):
+                raise _broken(task, items[-1], f"more results than the {len(items)} items")
+        yield rows, statistics
+    if task.recipe.one_to_one and done < len(items):
+        raise _broken(task, items[done], f"{done} results for {len(items)} items")
+
+
+def _take(
+    task: ShardTask, item: Item, made: Iterator[Rows | SampleError]
+) -> Rows | SampleError | None:
+    """Return what the recipe makes of an item, None if it makes no more."""
+    try:
+        return next(made, None)
+    except (ShardsError, Redo):
+        raise
+    except Exception as error:
+        raise _broken(task, item, f"{type(error).__name__}: {error}") from error
+
+
+def _check(task: ShardTask, item: Item, fields: Sequence[FieldSpec], rows: Rows) -> None:
+    names = sorted(field.name for field in fields)
+    if sorted(rows.arrays) != names:
+        raise _broken(task, item, f"fields {sorted(rows.arrays)}, promised were {names}")
+    for field in fields:
+        array: Any = rows.arrays[field.name]
+        count = rows.count
+        if field.ragged:
+            count, array = _check_ragged(task, item, field, rows)
+        if not isinstance(array, np.ndarray):
+            raise _broken(task, item, f"field {field.name} is no array: {type(array).__name__}")
+        shape = (count, *field.shape)
+        if array.dtype != field.numpy_dtype or array.shape != shape:
+            found = f"field {field.name} is {array.dtype} {array.shape}"
+            raise _broken(task, item, f"{found}, promised was {field.dtype} {shape}")
+        if field.role == "label" and count and int(array.max()) >= task.class_count:
+            label = int(array.max())
+            raise _broken(task, item, f"label {label} and only {task.class_count} classes")
+
+
+def _check_ragged(task: ShardTask, item: Item, field: FieldSpec, rows: Rows) -> tuple[int, Any]:
+    """Return how many values there must be, and the values."""
+    array = rows.arrays[field.name]
+    if not isinstance(array, Ragged):
+        raise _broken(task, item, f"field {field.name} is not ragged")
+    counts = array.counts
+    if counts.shape != (rows.count,) or counts.dtype != np.int64 or (counts < 0).any():
+        raise _broken(task, item, f"field {field.name}: no counts of {rows.count} samples")
+    return int(counts.sum()), array.values
+
+
+def _broken(task: ShardTask, item: Item, what: str) -> RuntimeError:
+    """Return the error for a recipe that does not keep its promises: a fault of its author."""
+    return RuntimeError(f"recipe {task.recipe.kind}: {item.key}: {what}")
