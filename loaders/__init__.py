@@ -22,6 +22,8 @@ if TYPE_CHECKING:
         VersionError,
     )
     from loaders.normalize import Normalize, NormalizedModel
+    from loaders.token_packs import document_mask
+    from loaders.tokens import TokenDataset, open_tokens
 
 __all__ = [
     "DeviceError",
@@ -36,8 +38,11 @@ __all__ = [
     "SelectionError",
     "ShardDataset",
     "ShardsError",
+    "TokenDataset",
     "VersionError",
+    "document_mask",
     "open_dataset",
+    "open_tokens",
 ]
 
 _MODULES = {
@@ -45,7 +50,10 @@ _MODULES = {
     "Normalize": "normalize",
     "NormalizedModel": "normalize",
     "ShardDataset": "dataset",
+    "TokenDataset": "tokens",
+    "document_mask": "token_packs",
     "open_dataset": "dataset",
+    "open_tokens": "tokens",
 }
 
 

@@ -12,10 +12,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from loaders.dataset import ShardDataset
 from loaders.device import PinnedRing, Slot, check_device
 from loaders.errors import SelectionError
 from loaders.sampling import epoch_order
+from loaders.views import Gatherable
 
 _AHEAD: Final = 2
 """Batches that are gathered or ready before they are asked for."""
@@ -70,11 +70,11 @@ class Loader:
     """Iterates over a dataset in batches, one epoch per `for` loop.
 
     Each pass is the next epoch, with an order of its own that depends on seed and epoch alone.
-    Batches are dicts as `ShardDataset` makes them; with a CUDA device they arrive there, copied
+    Batches are dicts as the dataset makes them; with a CUDA device they arrive there, copied
     from page-locked memory while the batch before is in use.
 
     Args:
-        dataset: What to read.
+        dataset: What `open_dataset` returns, or a view of `open_tokens` such as `.blocks(1024)`.
         batch_size: Samples in a batch.
         shuffle: Visit the samples in random order; False visits them as stored.
         seed: Fixes the order, with the epoch.
@@ -88,7 +88,7 @@ class Loader:
 
     def __init__(
         self,
-        dataset: ShardDataset,
+        dataset: Gatherable,
         batch_size: int,
         *,
         shuffle: bool = True,
@@ -96,10 +96,11 @@ class Loader:
         drop_last: bool = True,
         device: torch.device | str | int | None = None,
     ) -> None:
-        if not isinstance(dataset, ShardDataset):
+        if not isinstance(dataset, Gatherable):
             raise SelectionError(
-                f"dataset is a {type(dataset).__name__}, expected what open_dataset returns; other "
-                "torch datasets go into a torch.utils.data.DataLoader"
+                f"dataset is a {type(dataset).__name__}, expected what open_dataset returns, or a "
+                "view of open_tokens such as .blocks(1024); other torch datasets go into a "
+                "torch.utils.data.DataLoader"
             )
         if type(batch_size) is not int or batch_size < 1:
             raise SelectionError(f"batch_size={batch_size!r}: expected an integer of at least 1")
@@ -141,10 +142,7 @@ class Loader:
         return self._send(blocks)
 
     def _gather(self, indices: NDArray[np.int64]) -> dict[str, Any]:
-        buffers = {
-            view.name: self._pool.take((len(indices), *view.field.shape), view.field.numpy_dtype)
-            for view in self.dataset.views
-        }
+        buffers = {part.name: self._pool.take(*part.layout(indices)) for part in self.dataset.views}
         self.dataset.gather_into(indices, buffers)
         rows = {name: torch.from_numpy(buffer) for name, buffer in buffers.items()}
         return dict(self.dataset.show(rows))
@@ -169,11 +167,8 @@ class Loader:
 
     def _gather_for(self, ring: PinnedRing, indices: NDArray[np.int64]) -> tuple[Slot, Rows]:
         """Gather into a slot what travels to the device, and beside it what does not."""
-        layout = {
-            view.name: ((len(indices), *view.field.shape), view.field.numpy_dtype)
-            for view in self.dataset.views
-        }
-        travel = {view.name for view in self.dataset.views if view.on_device}
+        layout = {part.name: part.layout(indices) for part in self.dataset.views}
+        travel = {part.name for part in self.dataset.views if part.on_device}
         slot = ring.acquire({name: layout[name] for name in travel})
         kept = {name: np.empty(*layout[name]) for name in layout if name not in travel}
         self.dataset.gather_into(indices, {**slot.arrays, **kept})

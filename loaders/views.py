@@ -1,9 +1,12 @@
-"""How a stored field appears in samples and batches."""
+"""How stored fields appear in samples and batches, and what a `Loader` needs of a dataset."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from loaders.format.spec import FieldSpec
@@ -25,3 +28,57 @@ class View:
     field: FieldSpec
     show: Callable[[Tensor], Any]
     on_device: bool = True
+
+    def layout(self, indices: NDArray[np.int64]) -> tuple[tuple[int, ...], np.dtype[Any]]:
+        """Return shape and dtype of the array that takes the rows of a batch."""
+        return (len(indices), *self.field.shape), self.field.numpy_dtype
+
+
+class Part(Protocol):
+    """One array of a batch on its way from the maps to `show`."""
+
+    @property
+    def name(self) -> str:
+        """Its key among the arrays."""
+        ...
+
+    @property
+    def on_device(self) -> bool:
+        """Whether it travels to the device of a batch, or stays in host memory."""
+        ...
+
+    def layout(self, indices: NDArray[np.int64]) -> tuple[tuple[int, ...], np.dtype[Any]]:
+        """Return shape and dtype of the array for the samples [B] of a batch."""
+        ...
+
+
+@runtime_checkable
+class Gatherable(Protocol):
+    """A dataset that fills arrays which the caller owns, and shows them as a batch."""
+
+    @property
+    def path(self) -> Path:
+        """Names the dataset in errors."""
+        ...
+
+    @property
+    def split(self) -> str:
+        """Names the split in errors."""
+        ...
+
+    @property
+    def views(self) -> Sequence[Part]:
+        """The arrays of a batch."""
+        ...
+
+    def __len__(self) -> int:
+        """Return the number of samples."""
+        ...
+
+    def gather_into(self, indices: NDArray[np.int64], buffers: Mapping[str, NDArray[Any]]) -> None:
+        """Copy what belongs to the samples [B] into arrays of the parts' layouts, in any thread."""
+        ...
+
+    def show(self, rows: Mapping[str, Tensor]) -> Mapping[str, Any]:
+        """Turn filled arrays, those that travel on any device, into a batch."""
+        ...

@@ -1,0 +1,102 @@
+"""Windows of one length over the flat stream of a split, and the same shifted by one token."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from loaders.token_store import TOKENS, TokenStore, concatenate_into
+from loaders.token_views import TokenPart, count_of, first_of, widen
+from loaders.views import Part
+
+Tail = Literal["drop", "pad"]
+
+IGNORED: Final = -100
+"""Label that torch's cross entropy leaves out: its `ignore_index`."""
+
+_BLOCK: Final = "block"
+_KNOWN: Final = "known"
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """Windows of `block_size + 1` tokens every `stride` tokens; see `TokenDataset.blocks`.
+
+    Attributes:
+        store: Where the tokens lie, layout stream.
+        block_size: Tokens in x.
+        stride: From the start of one window to the next.
+        tail: What becomes of the tokens after the last whole window.
+        fill: Stands in x after the last token.
+        ends: [shards] int64, where each shard ends in the stream.
+    """
+
+    store: TokenStore
+    block_size: int
+    stride: int
+    tail: Tail
+    fill: int
+    ends: NDArray[np.int64]
+
+    @property
+    def count(self) -> int:
+        """Windows."""
+        total = int(self.ends[-1]) if len(self.ends) else 0
+        targets = total - 1  # tokens that have a next one
+        if self.tail == "drop":
+            return max(0, (targets - self.block_size) // self.stride + 1)
+        if targets < 1:
+            return 0
+        return 1 + max(0, -(-(targets - self.block_size) // self.stride))
+
+    def parts(self) -> tuple[Part, ...]:
+        """Return the array of windows, and for padded ones how many tokens each holds."""
+        block = TokenPart(_BLOCK, self.store.dtype, lambda i: (len(i), self.block_size + 1))
+        if self.tail == "drop":
+            return (block,)
+        return block, TokenPart(_KNOWN, np.dtype(np.int64), count_of)
+
+    def gather_into(self, indices: NDArray[np.int64], buffers: Mapping[str, NDArray[Any]]) -> None:
+        """Copy the windows out of the maps."""
+        size = self.block_size + 1
+        starts = indices * self.stride
+        shards = np.searchsorted(self.ends, starts, side="right")
+        firsts = starts - np.concatenate(([0], self.ends))[shards]
+        maps = {shard: self.store.column(TOKENS, shard) for shard in set(shards.tolist())}
+        pieces: list[NDArray[Any]] = []
+        for shard, first in zip(shards.tolist(), firsts.tolist(), strict=True):
+            piece = maps[shard][first : first + size]
+            pieces.append(piece)
+            if len(piece) < size:
+                pieces += self._following(shard + 1, size - len(piece))
+        concatenate_into(pieces, buffers[_BLOCK])
+        if self.tail == "pad":
+            buffers[_KNOWN][:] = np.minimum(int(self.ends[-1]) - starts, size)
+
+    def _following(self, shard: int, missing: int) -> list[NDArray[Any]]:
+        """Return what a window takes from the shards after its own, and then of fill."""
+        pieces = []
+        while missing and shard < len(self.ends):
+            piece = self.store.column(TOKENS, shard)[:missing]
+            pieces.append(piece)
+            missing -= len(piece)
+            shard += 1
+        return [*pieces, np.full(missing, self.fill, self.store.dtype)]
+
+    def show(self, rows: Mapping[str, Tensor]) -> dict[str, Any]:
+        """Return x and y, [B, block_size] int64 each, contiguous."""
+        block = rows[_BLOCK]
+        # Not views of one widened block: models flatten targets with .view(-1).
+        x, y = widen(block[:, :-1]), widen(block[:, 1:])
+        if self.tail == "pad":
+            places = torch.arange(1, self.block_size + 1, device=block.device)
+            y.masked_fill_(places >= rows[_KNOWN][:, None], IGNORED)
+        return {"x": x, "y": y}
+
+    def sample(self, batch: dict[str, Any]) -> dict[str, Any]:
+        """Return the only sample of a batch of one."""
+        return first_of(batch)

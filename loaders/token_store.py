@@ -1,0 +1,229 @@
+"""One split of a tokens dataset as maps: which layout it has, and the values of each sample."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loaders.errors import FormatError, SelectionError
+from loaders.format.containers import CONTAINERS
+from loaders.format.spec import FieldSpec, Manifest, read_manifest
+
+Layout = Literal["stream", "fixed", "packed", "chat"]
+TokenizerId = Literal["eos_id", "pad_id", "largest_id"]
+
+TOKENS: Final = "tokens"
+LENGTH: Final = "length"
+DOCUMENT_LENGTHS: Final = "document_lengths"
+LOSS_MASK: Final = "loss_mask"
+KEY: Final = "key"
+METADATA: Final = "metadata"
+
+_LAYOUTS: Final[Mapping[str, Layout]] = {
+    LENGTH: "fixed",
+    DOCUMENT_LENGTHS: "packed",
+    LOSS_MASK: "chat",
+}
+"""Field that only one layout has -> that layout; without any of them it is "stream"."""
+
+
+class TokenStore:
+    """Where the values of every sample of a split lie; maps are opened when first touched.
+
+    Pickles as its path and split. Maps are read-only and safe across fork.
+
+    Attributes:
+        path: The dataset's folder.
+        split: The split's name.
+        manifest: The dataset's description.
+        layout: How documents became samples.
+        fields: The stored fields by name.
+        dtype: Of the stored tokens.
+
+    Raises:
+        SelectionError: It holds no tokens, or not this split.
+        FormatError: The manifest is damaged.
+    """
+
+    def __init__(self, path: Path, split: str) -> None:
+        self.path = path
+        self.split = split
+        self.manifest: Manifest = read_manifest(path)
+        if self.manifest.kind != "tokens":
+            raise SelectionError(
+                f"{path}: a dataset of kind {self.manifest.kind!r} holds no tokens: "
+                "open it with loaders.open_dataset"
+            )
+        if split not in self.manifest.splits:
+            stored = ", ".join(self.manifest.splits)
+            raise SelectionError(f"{path}: no split {split!r}; stored are {stored}: give split=...")
+        spec = self.manifest.splits[split]
+        self.fields: Mapping[str, FieldSpec] = {field.name: field for field in spec.fields}
+        if TOKENS not in self.fields:
+            raise FormatError(f"{path}: {split} has no field {TOKENS!r}, only {[*self.fields]}")
+        self.dtype: np.dtype[Any] = self.fields[TOKENS].numpy_dtype
+        found = [layout for name, layout in _LAYOUTS.items() if name in self.fields]
+        self.layout: Layout = found[0] if found else "stream"
+        if len(found) > 1 or self.fields[TOKENS].ragged != (self.layout in {"stream", "chat"}):
+            raise FormatError(f"{path}: {split} has the fields {[*self.fields]}, of no one layout")
+        self._spec = spec
+        self._container = CONTAINERS[self.manifest.container]
+        self._columns = {column.name: (column, rows) for column, rows in spec.columns()}
+        self._ends = np.cumsum(spec.counts, dtype=np.int64)  # [shards]
+        self._starts = np.concatenate(([0], self._ends))
+        self._maps: dict[tuple[str, int], NDArray[Any]] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reopen, (self.path, self.split, self.fingerprint)
+
+    def __len__(self) -> int:
+        return self._spec.count
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of the manifest: names the exact dataset."""
+        return hashlib.sha256(self.manifest.to_bytes()).hexdigest()
+
+    @property
+    def width(self) -> int:
+        """Ids in a stored row of the layouts with rows of one length."""
+        return self.fields[TOKENS].shape[0]
+
+    def values(self, name: str) -> tuple[int, ...]:
+        """Return the values of a ragged field in each shard."""
+        return self._spec.values[name]
+
+    def tokenizer_id(self, name: TokenizerId) -> int | None:
+        """Return an id that the manifest states; None where it does not."""
+        tokenizer = self.manifest.recipe.get("tokenizer")
+        value = tokenizer.get(name) if isinstance(tokenizer, dict) else None
+        if value is not None and type(value) is not int:
+            raise FormatError(f"{self.path}: recipe.tokenizer.{name} is {value!r}, not an integer")
+        return value
+
+    def fill(self, given: int | None, why: str) -> int:
+        """Return the id that stands where there is no token: given, padding, or end of text."""
+        stated = (given, self.tokenizer_id("pad_id"), self.tokenizer_id("eos_id"))
+        chosen = next((value for value in stated if value is not None), None)
+        if chosen is None:
+            raise SelectionError(
+                f"{self.path}: {why}, and its tokenizer has no padding and no end-of-text token: "
+                "give pad_id=..."
+            )
+        if type(chosen) is not int or not 0 <= chosen <= np.iinfo(self.dtype).max:
+            raise SelectionError(f"pad_id={chosen!r}: expected an id that {self.dtype} can hold")
+        return chosen
+
+    def expect_layout(self, what: str, allowed: tuple[Layout, ...]) -> None:
+        """Refuse a view that does not suit the stored layout.
+
+        Args:
+            what: The view, as users write it.
+            allowed: Layouts that suit.
+
+        Raises:
+            SelectionError: Another layout is stored.
+        """
+        if self.layout not in allowed:
+            raise SelectionError(
+                f"{self.path}: {what} needs layout {' or '.join(allowed)}, stored is "
+                f"{self.layout}: use {_SERVED[self.layout]}, or prepare the text again with "
+                f"--layout {allowed[0]}"
+            )
+
+    def column(self, name: str, shard: int) -> NDArray[Any]:
+        """Return the map of a stored column: [rows, *shape], read-only.
+
+        Raises:
+            MissingShardError: The file is not there.
+            FormatError: It is not what the manifest promises.
+        """
+        found = self._maps.get((name, shard))
+        if found is None:
+            column, counts = self._columns[name]
+            if counts[shard] == 0:
+                found = np.empty((0, *column.shape), column.numpy_dtype)
+            else:
+                capacity = self._spec.capacity
+                path = self._path(name, shard)
+                found = self._container.open_rows(path, column, counts[shard], capacity)
+                if column.role == "offsets":
+                    found = self._checked(path, found, name, shard)
+            self._maps[name, shard] = found
+        return found
+
+    def places(self, indices: NDArray[np.int64]) -> list[tuple[int, int]]:
+        """Return shard and row of each sample."""
+        shards = np.searchsorted(self._ends, indices, side="right")
+        rows = indices - self._starts[shards]
+        return list(zip(shards.tolist(), rows.tolist(), strict=True))
+
+    def rows(self, name: str, indices: NDArray[np.int64]) -> list[NDArray[Any]]:
+        """Return, of a field of fixed shape, the stored row of each sample."""
+        places = self.places(indices)
+        maps = {shard: self.column(name, shard) for shard, _ in places}
+        return [maps[shard][row] for shard, row in places]
+
+    def slices(self, name: str, indices: NDArray[np.int64]) -> list[NDArray[Any]]:
+        """Return, of a ragged field, the stored values of each sample."""
+        places = self.places(indices)
+        shards = {shard for shard, _ in places}
+        maps = {shard: self.column(name, shard) for shard in shards}
+        offsets = {shard: self.column(f"{name}_offsets", shard) for shard in shards}
+        return [maps[shard][offsets[shard][row] : offsets[shard][row + 1]] for shard, row in places]
+
+    def lengths(self, name: str, indices: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return, of a ragged field, the number of values of each sample: [B] int64."""
+        places = self.places(indices)
+        offsets = {shard: self.column(f"{name}_offsets", shard) for shard, _ in places}
+        found = [offsets[shard][row + 1] - offsets[shard][row] for shard, row in places]
+        return np.array(found, np.int64)
+
+    def broken(self, name: str, index: int, what: str) -> FormatError:
+        """Return the error for stored values of a sample that cannot be."""
+        ((shard, row),) = self.places(np.array([index], np.int64))
+        return FormatError(
+            f'{self._path(name, shard)}: sample {row}: {what}; run "prep check" or prepare it again'
+        )
+
+    def _path(self, name: str, shard: int) -> Path:
+        column, _ = self._columns[name]
+        return self._container.shard_path(self.path, self.split, shard, column, self._spec.capacity)
+
+    def _checked(
+        self, path: Path, offsets: NDArray[Any], name: str, shard: int
+    ) -> NDArray[np.int64]:
+        """Return offsets as signed integers, once they are known to lie in the values."""
+        values = self._spec.values[name.removesuffix("_offsets")][shard]
+        first, last = int(offsets[0]), int(offsets[-1])
+        if first != 0 or last != values or bool((offsets[1:] < offsets[:-1]).any()):
+            raise FormatError(
+                f"{path}: offsets from {first} to {last}, expected 0 to {values} and never "
+                'falling; run "prep check" or prepare it again'
+            )
+        return offsets.view("<i8")
+
+
+_SERVED: Final[Mapping[Layout, str]] = {
+    "stream": ".blocks(), .documents() or .padded()",
+    "fixed": ".padded()",
+    "packed": ".packed()",
+    "chat": ".chat() or .documents()",
+}
+
+
+def concatenate_into(pieces: Sequence[NDArray[Any]], buffer: NDArray[Any]) -> None:
+    """Copy pieces back to back into a C-contiguous array of as many elements."""
+    # One call copies them all; NumPy wants at least one piece.
+    np.concatenate([*pieces, np.empty(0, buffer.dtype)], out=buffer.reshape(-1))
+
+
+def _reopen(path: Path, split: str, fingerprint: str) -> TokenStore:
+    """Open the dataset again in another process, and only the very same one."""
+    store = TokenStore(path, split)
+    if store.fingerprint != fingerprint:
+        raise FormatError(f"{path}: the dataset was replaced while it was open; open it again")
+    return store
