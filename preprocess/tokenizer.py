@@ -165,11 +165,10 @@ class TextTokenizer:
         self.source = source
         self.specials: Specials = specials
         self.pretrained: Any = _load(source)
-        self.backend: Any = self.pretrained.backend_tokenizer
-        self.backend.no_padding()
-        self.backend.no_truncation()
-        self.backend.encode_special_tokens = False
-        self.cleaned: str = self.backend.to_str()
+        self.cleaned: str = _cleaned(self.pretrained.backend_tokenizer)
+        # A copy: every call of the transformers tokenizer sets padding, truncation and the way with
+        # special tokens on its own.
+        self.backend: Any = _from_json(self.cleaned)
         self.largest_id: int = max(self.backend.get_vocab(with_added_tokens=True).values())
         self.dtype: Literal["uint16", "uint32"] = (
             "uint16" if self.largest_id <= _UINT16_LARGEST else "uint32"
@@ -246,9 +245,7 @@ class TextTokenizer:
 
     @cached_property
     def _parsing(self) -> Any:
-        from tokenizers import Tokenizer
-
-        return Tokenizer.from_str(self.cleaned)
+        return _from_json(self.cleaned)
 
     def _around(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         plain: list[int] = self.backend.encode("a", add_special_tokens=False).ids
@@ -259,6 +256,18 @@ class TextTokenizer:
         raise SourceError(
             f"{self.source.path}: with special tokens, a text is encoded to other ids than without"
         )
+
+
+def _cleaned(backend: Any) -> str:
+    """Give a tokenizer as JSON, without the padding and truncation that a file may carry."""
+    content = json.loads(backend.to_str())
+    return json.dumps(content | {"padding": None, "truncation": None}, ensure_ascii=False)
+
+
+def _from_json(content: str) -> Any:
+    from tokenizers import Tokenizer
+
+    return Tokenizer.from_str(content)
 
 
 def _load(source: TokenizerSource) -> Any:
