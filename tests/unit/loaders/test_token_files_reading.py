@@ -134,7 +134,7 @@ def test_maps_cannot_be_written(tmp_path: Path) -> None:
 
 
 def test_an_opened_file_pickles_as_its_path(tmp_path: Path) -> None:
-    ids = [1] * 50_000 + [2]
+    ids = [3, 2] + [1] * 50_000 + [2]
     for file in (
         open_megatron(write_megatron(tmp_path, range(6))),
         open_nanogpt(write_nanogpt(tmp_path, ids), eos_id=2),

@@ -1,5 +1,6 @@
 """Token files that others read: each is read here by nothing but its description."""
 
+import os
 import resource
 import struct
 import subprocess
@@ -134,16 +135,20 @@ def test_positions_go_on_beyond_32_bits() -> None:
 
 
 def test_shards_and_documents_of_many_blocks_come_out_whole(tmp_path: Path) -> None:
-    ids = (np.arange(1_300_000) % 50_257).astype(np.uint16)
-    offsets = np.append(np.arange(0, len(ids), 2), len(ids)).astype(np.uint64)
+    lengths = np.arange(600_000) % 4  # no two blocks of documents are alike
+    offsets = np.append(0, np.cumsum(lengths)).astype(np.uint64)
+    ids = (np.arange(offsets[-1]) % 50_257).astype(np.uint16)
     np.memmap(tmp_path / "ids", np.uint16, "w+", shape=len(ids))[:] = ids
     mapped = np.memmap(tmp_path / "ids", np.uint16, "r")
-    export_megatron([(mapped, offsets), (ids[::2], np.array([0, 650_000], "u8"))], tmp_path / "a")
+    export_megatron(
+        [(mapped, offsets), (ids[::2], np.array([0, len(ids[::2])], "u8"))], tmp_path / "a"
+    )
     export_llmc([(mapped, offsets)], tmp_path / "b", model="llama-3", tokens_per_shard=999_999)
     code, documents = read_megatron(tmp_path / "a")
-    assert (code, len(documents)) == (8, 650_001)
-    assert documents[:-1] == [ids[i : i + 2].tolist() for i in range(0, len(ids), 2)]
+    assert code == 8
     assert documents[-1] == ids[::2].tolist()
+    assert [len(document) for document in documents[:-1]] == lengths.tolist()
+    assert [i for document in documents[:-1] for i in document] == ids.tolist()
     found = [read_llmc(path, "I")[1] for path in sorted((tmp_path / "b").iterdir())]
     assert found == [ids[:999_999].tolist(), ids[999_999:].tolist()]
 
@@ -215,6 +220,34 @@ def test_what_is_there_is_never_replaced(tmp_path: Path, export: Export, name: s
     with pytest.raises(OutputError, match=f"{name}: already there"):
         export([part([1, 2])], tmp_path)
     assert [(p.name, p.read_bytes()) for p in tmp_path.iterdir()] == [(name, b"mine")]
+
+
+@every_export
+def test_what_a_killed_process_of_the_same_number_left_is_no_hindrance(
+    tmp_path: Path, export: Export
+) -> None:
+    for name in ("train.bin", "corpus.v1.bin", "corpus.v1.idx"):
+        (tmp_path / f"tmp-{os.getpid()}-{name}").write_bytes(b"left" * 1000)
+    (tmp_path / f"tmp-{os.getpid()}-train").mkdir()
+    (tmp_path / f"tmp-{os.getpid()}-train" / "train_000009.bin").write_bytes(b"left")
+    (tmp_path / "clean").mkdir()
+    found = export([part([1, 2, 3, 4])], tmp_path)
+    expected = export([part([1, 2, 3, 4])], tmp_path / "clean")
+    for path, clean in zip(found.files, expected.files, strict=True):
+        assert path.read_bytes() == clean.read_bytes()
+    assert len(list((tmp_path / "train").glob("*"))) == len(
+        list((tmp_path / "clean/train").glob("*"))
+    )
+
+
+def test_data_whose_index_cannot_be_named_is_taken_back(tmp_path: Path) -> None:
+    def parts() -> Iterator[Part]:
+        yield part([1, 2])
+        (tmp_path / "a.idx").mkdir()
+
+    with pytest.raises(OutputError, match="cannot write"):
+        export_megatron(parts(), tmp_path / "a")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.idx"]
 
 
 @every_export
