@@ -104,14 +104,18 @@ class TokenStore:
             raise FormatError(f"{self.path}: recipe.tokenizer.{name} is {value!r}, not an integer")
         return value
 
-    def fill(self, given: int | None, why: str) -> int:
-        """Return the id that stands where there is no token: given, padding, or end of text."""
+    def fill(self, given: int | None, why: str, remedy: str) -> int:
+        """Return the id that stands where there is no token: given, padding, or end of text.
+
+        Raises:
+            SelectionError: There is none, or it is no id.
+        """
         stated = (given, self.tokenizer_id("pad_id"), self.tokenizer_id("eos_id"))
         chosen = next((value for value in stated if value is not None), None)
         if chosen is None:
             raise SelectionError(
                 f"{self.path}: {why}, and its tokenizer has no padding and no end-of-text token: "
-                "give pad_id=..."
+                f"{remedy}"
             )
         if type(chosen) is not int or not 0 <= chosen <= np.iinfo(self.dtype).max:
             raise SelectionError(f"pad_id={chosen!r}: expected an id that {self.dtype} can hold")

@@ -159,7 +159,9 @@ class TokenDataset:
             )
         if tail not in {"drop", "pad"}:
             raise SelectionError(f'tail={tail!r}: expected "drop" or "pad"')
-        fill = store.fill(None, 'tail="pad" fills the last window') if tail == "pad" else 0
+        fill = 0
+        if tail == "pad":
+            fill = store.fill(None, 'tail="pad" fills the last window', 'use tail="drop"')
         ends = np.cumsum(store.values(TOKENS), dtype=np.int64)
         blocks = Blocks(store, block_size, step, tail, fill, ends)
         if not blocks.count:
@@ -241,5 +243,9 @@ class TokenDataset:
             raise SelectionError(
                 f"{store.path}: pad_id={pad_id}: layout fixed has its padding stored; leave it out"
             )
-        fill = 0 if store.layout == "fixed" else store.fill(pad_id, "rows need padding")
+        fill = (
+            0
+            if store.layout == "fixed"
+            else store.fill(pad_id, "rows need padding", "give pad_id=...")
+        )
         return Padded(store, width, fill, Labels(store))
