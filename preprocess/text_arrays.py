@@ -1,0 +1,101 @@
+"""Arrow arrays of strings: made from bytes, looked over, turned into JSON."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+
+def make_texts(texts: Sequence[str]) -> "pa.LargeStringArray":
+    """Return strings, none of which holds a lone surrogate, as an array."""
+    import pyarrow as pa
+
+    return pa.array(texts, pa.large_string())
+
+
+def texts_from_buffers(
+    offsets: "NDArray[np.int64]", data: "bytes | NDArray[np.uint8]"
+) -> "pa.LargeStringArray":
+    """Return an array over UTF-8 that lies back to back; nothing is copied or looked at.
+
+    Args:
+        offsets: [N + 1] int64, where each begins and the last ends.
+        data: Their bytes.
+    """
+    import pyarrow as pa
+
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+    return pa.LargeStringArray.from_buffers(len(offsets) - 1, *buffers[1:])
+
+
+def valid_utf8(data: bytes) -> bool:
+    """Whether bytes are UTF-8; without making a string of them, and at several GB/s."""
+    import pyarrow as pa
+
+    whole = texts_from_buffers(np.array([0, len(data)], np.int64), data)
+    try:
+        whole.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def json_of_strings(column: Any) -> Any:
+    """Return the JSON of each string, with null for null, or None where it needs the exact way.
+
+    Equals `json.dumps(text, ensure_ascii=False)`.
+    """
+    import pyarrow.compute as pc
+
+    escaped = column
+    for plain, escape in _ESCAPES:
+        escaped = pc.replace_substring(escaped, plain, escape)
+    if pc.any(pc.match_substring_regex(escaped, "[\\x00-\\x1f]")).as_py():
+        return None
+    quote = _scalar('"')
+    return pc.fill_null(pc.binary_join_element_wise(quote, escaped, quote, _scalar("")), "null")
+
+
+_ESCAPES = (
+    ("\\", "\\\\"),
+    ('"', '\\"'),
+    ("\n", "\\n"),
+    ("\r", "\\r"),
+    ("\t", "\\t"),
+    ("\b", "\\b"),
+    ("\f", "\\f"),
+)
+
+
+def json_of_numbers(column: Any) -> Any:
+    """Return the JSON of each whole number or truth value, with null for null."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    return pc.fill_null(pc.cast(column, pa.large_string()), "null")
+
+
+def json_objects(names: Sequence[str], values: Sequence[Any]) -> Any:
+    """Return one JSON object a row out of columns of JSON.
+
+    Equals `json.dumps(..., ensure_ascii=False, separators=(",", ":"))`.
+    """
+    import json
+
+    import pyarrow.compute as pc
+
+    parts: list[Any] = []
+    for index, (name, column) in enumerate(zip(names, values, strict=True)):
+        before = "{" if index == 0 else ","
+        parts += [_scalar(f"{before}{json.dumps(name, ensure_ascii=False)}:"), column]
+    return pc.binary_join_element_wise(*parts, _scalar("}"), _scalar(""))
+
+
+def _scalar(text: str) -> Any:
+    import pyarrow as pa
+
+    return pa.scalar(text, pa.large_string())

@@ -1,0 +1,231 @@
+"""Text cut into lines: whole lines in blocks, byte ranges of large files, places and numbers."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Final
+
+import numpy as np
+
+from preprocess.documents import Documents
+from preprocess.errors import SampleError
+from preprocess.sources import Item
+from preprocess.text_arrays import make_texts, texts_from_buffers, valid_utf8
+from preprocess.text_bytes import BLOCK_NBYTES, invalid_utf8, open_item, open_text
+from preprocess.text_options import TextOptions
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+RANGE_NBYTES: Final = 1 << 23
+"""Large files are cut into items at multiples of this, so that every worker has something to do."""
+
+_SEGMENT_NBYTES: Final = RANGE_NBYTES * 8
+_NEWLINE: Final = 10
+_RETURN: Final = 13
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Some whole lines of a file.
+
+    Attributes:
+        data: Their bytes; only the last line of a file may lack its line feed.
+        offset: Where they begin in the file.
+        first_line: Gives the number of the first of them, from 1.
+    """
+
+    data: bytes
+    offset: int
+    first_line: Callable[[], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """Where the lines of a block lie, without LF and CR LF; empty ones are left out.
+
+    Attributes:
+        starts: [N] int64.
+        stops: [N] int64, exclusive.
+        numbers: [N] int64: each one's number among all lines of the block, from 0.
+    """
+
+    starts: "NDArray[np.int64]"
+    stops: "NDArray[np.int64]"
+    numbers: "NDArray[np.int64]"
+
+
+def find_lines(data: bytes) -> Lines:
+    """Find the lines of a block that are not empty."""
+    array = np.frombuffer(data, np.uint8)
+    newlines = np.flatnonzero(array == _NEWLINE)
+    ends = newlines if data.endswith(b"\n") else np.append(newlines, len(data))
+    starts = np.empty_like(ends)
+    starts[:1] = 0
+    starts[1:] = ends[:-1] + 1
+    # `\r` belongs to a line's end only before `\n`; index -1 is asked for empty first lines alone.
+    returns = (array[ends - 1] == _RETURN) & (ends > starts)
+    if len(ends) > len(newlines):
+        returns[-1] = False
+    stops = ends - returns
+    filled = np.flatnonzero(stops > starts)
+    return Lines(starts[filled], stops[filled], filled)
+
+
+def read_blocks(root: Path, item: Item, options: TextOptions) -> Iterator[Block]:
+    """Yield the lines of an item's file, or those that begin in the item's range, in blocks.
+
+    Raises:
+        SampleError: The file cannot be read, is damaged, or is known to be no text.
+    """
+    with open_item(root, item) as file:
+        if item.start == 0 and item.stop is None:
+            text = open_text(file, item.key, options)
+            yield from _counted_blocks(text.chunks, text.offset)
+        else:
+            yield from _range_blocks(root, item, file, options)
+
+
+def _counted_blocks(chunks: Iterator[bytes], offset: int) -> Iterator[Block]:
+    line = 1
+    for data in _whole_lines(chunks):
+        yield Block(data, offset, partial(int, line))
+        line += data.count(b"\n")
+        offset += len(data)
+
+
+def _whole_lines(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield the same bytes, cut after the last line feed of each chunk."""
+    waiting: list[bytes] = []
+    for chunk in chunks:
+        cut = chunk.rfind(b"\n") + 1
+        if cut:
+            yield b"".join((*waiting, chunk[:cut]))
+            waiting = [chunk[cut:]] if cut < len(chunk) else []
+        else:
+            waiting.append(chunk)
+    if waiting:
+        yield b"".join(waiting)
+
+
+def _range_blocks(root: Path, item: Item, file: IO[bytes], options: TextOptions) -> Iterator[Block]:
+    offset = _first_start(file, item)
+    if offset is None:
+        return
+    if item.start == 0:  # removes a mark, and looks whether this is text at all
+        offset = open_text(file, item.key, options).offset
+    file.seek(offset)
+    for data in _whole_lines(_range_chunks(file, offset, item.stop)):
+        yield Block(data, offset, partial(line_number, root, item, offset))
+        offset += len(data)
+
+
+def _first_start(file: IO[bytes], item: Item) -> int | None:
+    """Return where the first line begins that begins in the range; None if none does."""
+    if item.start == 0:
+        return 0
+    # A line begins after a newline: the last that counts is the one before the range's last byte.
+    position = item.start - 1
+    end = item.nbytes - 1 if item.stop is None else item.stop - 1
+    file.seek(position)
+    while position < end and (data := file.read(min(1 << 16, end - position))):
+        found = data.find(b"\n")
+        if found >= 0:
+            return position + found + 1
+        position += len(data)
+    return None
+
+
+def _range_chunks(file: IO[bytes], offset: int, stop: int | None) -> Iterator[bytes]:
+    """Yield the bytes from `offset` to the end of the line that holds the last of the range."""
+    last = b"\n"
+    while stop is None or offset < stop:
+        size = BLOCK_NBYTES if stop is None else min(BLOCK_NBYTES, stop - offset)
+        if not (data := file.read(size)):
+            return
+        yield data
+        offset += len(data)
+        last = data[-1:]
+    while last != b"\n" and (data := file.read(1 << 16)):
+        cut = data.find(b"\n") + 1
+        yield data[:cut] if cut else data
+        last = b"\n" if cut else b""
+
+
+def line_number(root: Path, item: Item, offset: int) -> int:
+    """Return the number of the line that begins at an offset: one pass over what lies before.
+
+    Many ranges of a file may each hold a record to be named: what was counted is kept, so that
+    all of them together read the file once more and not once each.
+    """
+    whole, rest = divmod(offset, _SEGMENT_NBYTES)
+    known = (str(root), item.key, item.nbytes, item.mtime_ns)
+    count = sum(_newlines_of(*known, index * _SEGMENT_NBYTES) for index in range(whole))
+    return 1 + count + _count(root, item, offset - rest, rest)
+
+
+@lru_cache(maxsize=1 << 16)
+def _newlines_of(root: str, key: str, nbytes: int, mtime_ns: int, start: int) -> int:
+    return _count(Path(root), Item(key, nbytes, mtime_ns), start, _SEGMENT_NBYTES)
+
+
+def _count(root: Path, item: Item, start: int, nbytes: int) -> int:
+    count = 0
+    with open_item(root, item) as file:
+        file.seek(start)
+        while nbytes > 0 and (data := file.read(min(BLOCK_NBYTES, nbytes))):
+            count += data.count(b"\n")
+            nbytes -= len(data)
+    return count
+
+
+def read_lines(root: Path, item: Item, options: TextOptions) -> Iterator[Documents]:
+    """Yield one document for each line that is not empty.
+
+    Raises:
+        SampleError: The file cannot be read, is damaged, or is known to be no text.
+    """
+    for block in read_blocks(root, item, options):
+        lines = find_lines(block.data)
+        if valid_utf8(block.data):
+            if len(lines.starts):
+                yield Documents(
+                    texts=_texts_of_lines(block.data, lines), places=lines.starts + block.offset
+                )
+        else:
+            yield _one_by_one(block, lines, item.key, options)
+
+
+def _texts_of_lines(data: bytes, lines: Lines) -> "pa.LargeStringArray":
+    # Arrow strings lie back to back: what is between the lines is taken out.
+    array = np.frombuffer(data, np.uint8)
+    edges = np.zeros(len(array) + 1, np.int8)
+    edges[lines.starts] = 1
+    edges[lines.stops] -= 1
+    inside = np.cumsum(edges[:-1], dtype=np.int8).view(bool)
+    offsets = np.zeros(len(lines.starts) + 1, np.int64)
+    np.cumsum(lines.stops - lines.starts, out=offsets[1:])
+    return texts_from_buffers(offsets, array[inside])
+
+
+def _one_by_one(block: Block, lines: Lines, key: str, options: TextOptions) -> Documents:
+    first = block.first_line()
+    texts: list[str] = []
+    places: list[int] = []
+    errors: list[SampleError] = []
+    for start, stop, number in zip(
+        lines.starts.tolist(), lines.stops.tolist(), lines.numbers.tolist(), strict=True
+    ):
+        line = block.data[start:stop]
+        if not options.replaces and (fault := invalid_utf8(line)):
+            offset, reason = block.offset + start + fault[0], fault[1]
+            name = f"{key}:{first + number}"
+            errors.append(SampleError(name, f"not valid UTF-8: {reason} at byte {offset:,}"))
+            continue
+        texts.append(line.decode(errors="replace"))
+        places.append(block.offset + start)
+    return Documents(
+        texts=make_texts(texts), places=np.array(places, np.int64), errors=tuple(errors)
+    )

@@ -1,0 +1,64 @@
+"""How texts are read: the user's options."""
+
+import codecs
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextOptions:
+    """Where the texts of a source lie and how its bytes become text.
+
+    Attributes:
+        text_key: The text: a dotted path `a.b` into JSON objects and struct columns; the name of
+            a column of CSV. A column whose name is exactly this wins over a path.
+        pair_key: A second text of the same record, found alike.
+        metadata_keys: What is kept of each record, found alike: one JSON object a document, with
+            null for what a record does not have.
+        lines: Plain text files hold one document a line instead of one a file. Lines end at
+            line feeds only, a carriage return before one is dropped, and an empty line is no
+            document.
+        json_values: The texts are the JSON of the value at `text_key`, whatever it is.
+        encoding: Of files without a byte order mark; None for UTF-8. Marks are removed.
+        errors: "refuse" the records or files that are not valid text, or "replace" each fault
+            with U+FFFD.
+        follow_links: Take what symbolic links in the source point to.
+    """
+
+    text_key: str = "text"
+    pair_key: str | None = None
+    metadata_keys: tuple[str, ...] = ()
+    lines: bool = False
+    json_values: bool = False
+    encoding: str | None = None
+    errors: str = "refuse"
+    follow_links: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse values outside their range."""
+        for name in ("text_key", "pair_key"):
+            if getattr(self, name) == "":
+                raise ValueError(f"{name}='': expected the name of a key")
+        if "" in self.metadata_keys or len(set(self.metadata_keys)) != len(self.metadata_keys):
+            raise ValueError(f"metadata_keys={self.metadata_keys}: expected names, each once")
+        if self.errors not in {"refuse", "replace"}:
+            raise ValueError(f"errors={self.errors!r}: expected 'refuse' or 'replace'")
+        if self.encoding is not None:
+            try:
+                "".encode(self.encoding)
+            except (LookupError, UnicodeError) as error:
+                raise ValueError(
+                    f"encoding={self.encoding!r}: no text encoding of that name"
+                ) from error
+
+    @property
+    def replaces(self) -> bool:
+        """Whether faults in the text become U+FFFD."""
+        return self.errors == "replace"
+
+    @property
+    def other_encoding(self) -> str | None:
+        """The encoding, where it is not UTF-8."""
+        if self.encoding is None:
+            return None
+        name = codecs.lookup(self.encoding).name
+        return None if name in {"utf-8", "utf-8-sig", "ascii"} else name

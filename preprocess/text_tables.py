@@ -1,0 +1,169 @@
+"""Parquet and Arrow files -> rows, some MB at a time."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from preprocess.documents import Documents
+from preprocess.errors import SampleError
+from preprocess.sources import Item
+from preprocess.text_bytes import BLOCK_NBYTES, open_content, open_item
+from preprocess.text_columns import Rows, documents_of, find_column, needed_keys, read_column
+from preprocess.text_kinds import HEAD_NBYTES, compression_of, is_arrow_file
+from preprocess.text_options import TextOptions
+
+if TYPE_CHECKING:
+    import pyarrow.parquet
+
+_MAX_BATCH_ROWS: Final = 1 << 16
+_READ_NBYTES: Final = 1 << 20
+
+
+@contextmanager
+def open_table(root: Path, item: Item) -> Iterator[Any]:
+    """Open a file for Arrow, wholly in memory if it is compressed around what it is."""
+    import pyarrow as pa
+
+    with open_item(root, item) as file, named_faults(item.key):
+        head = file.read(HEAD_NBYTES)
+        file.seek(0)
+        if compression_of(head) is None:
+            yield pa.PythonFile(file, mode="r")
+        else:
+            yield pa.BufferReader(b"".join(open_content(file, item.key).chunks))
+
+
+@contextmanager
+def named_faults(key: str) -> Iterator[None]:
+    """Name the file in what Arrow says about its bytes."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except OSError as error:
+        if error.errno is not None:
+            raise
+        raise SampleError(key, f"cannot be read: {_line(error)}") from error
+    except (pa.ArrowException, UnicodeDecodeError) as error:
+        raise SampleError(key, f"cannot be read: {_line(error)}") from error
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())
+
+
+def read_parquet(root: Path, item: Item, options: TextOptions) -> Iterator[Documents]:
+    """Yield the documents of a Parquet file, or of some of its row groups.
+
+    Raises:
+        SampleError: The file is damaged, or has no such columns of text.
+    """
+    import pyarrow.parquet
+
+    with (
+        open_table(root, item) as source,
+        pyarrow.parquet.ParquetFile(
+            source, buffer_size=_READ_NBYTES, pre_buffer=False, page_checksum_verification=True
+        ) as file,
+    ):
+        count = file.metadata.num_row_groups
+        groups = range(item.start, count if item.stop is None else item.stop)
+        if groups.stop > count:
+            raise SampleError(item.key, "changed while it was prepared: it has fewer row groups")
+        sizes = [file.metadata.row_group(index).num_rows for index in range(groups.stop)]
+        if not sum(sizes[groups.start :]):
+            return
+        paths = {key: find_column(file.schema_arrow, key, item.key) for key in needed_keys(options)}
+        batches = file.iter_batches(
+            batch_size=_batch_rows(file, groups, paths),
+            row_groups=list(groups),
+            columns=[".".join(path) for path in paths.values()],
+            use_threads=False,
+        )
+        yield from _documents(batches, paths, sum(sizes[: groups.start]), item.key, options)
+
+
+def _batch_rows(
+    file: "pyarrow.parquet.ParquetFile", groups: range, paths: dict[str, tuple[str, ...]]
+) -> int:
+    """Return how many rows hold about a block of text."""
+    names = {".".join(path) for path in paths.values()}
+    rows = nbytes = 0
+    for index in groups:
+        group = file.metadata.row_group(index)
+        rows += group.num_rows
+        for number in range(group.num_columns):
+            column = group.column(number)
+            if any(f"{column.path_in_schema}.".startswith(f"{name}.") for name in names):
+                nbytes += column.total_uncompressed_size
+    return max(1, min(_MAX_BATCH_ROWS, rows * BLOCK_NBYTES // max(1, nbytes)))
+
+
+def read_arrow(root: Path, item: Item, options: TextOptions) -> Iterator[Documents]:
+    """Yield the documents of an Arrow file, in the file or the stream format.
+
+    Raises:
+        SampleError: The file is damaged, or has no such columns of text.
+    """
+    import pyarrow.ipc
+
+    with open_table(root, item) as source:
+        head = source.read(HEAD_NBYTES)
+        source.seek(0)
+        if head.startswith(b"FEA1"):
+            raise SampleError(
+                item.key, "Feather version 1, which is not read: write it as Arrow or Parquet"
+            )
+        reader: Any
+        if is_arrow_file(head):
+            reader = pyarrow.ipc.open_file(source)
+            batches = (reader.get_batch(index) for index in range(reader.num_record_batches))
+        else:
+            reader = pyarrow.ipc.open_stream(source)
+            batches = iter(reader)
+        filled = (batch for batch in batches if len(batch))
+        first = next(filled, None)
+        if first is None:
+            return
+        paths = {key: find_column(reader.schema, key, item.key) for key in needed_keys(options)}
+        tops = list(dict.fromkeys(path[0] for path in paths.values()))
+        selected = (batch.select(tops) for batch in chain([first], filled))
+        yield from _documents(_of_block_size(selected), paths, 0, item.key, options)
+
+
+def _of_block_size(batches: Iterator[Any]) -> Iterator[Any]:
+    """Yield the same rows in tables of about a block: small batches together, large ones cut."""
+    import pyarrow as pa
+
+    waiting: list[Any] = []
+    nbytes = 0
+    for batch in batches:
+        waiting.append(batch)
+        nbytes += batch.nbytes
+        if nbytes >= BLOCK_NBYTES:
+            table = pa.Table.from_batches(waiting)
+            rows = max(1, len(table) * BLOCK_NBYTES // nbytes)
+            for start in range(0, len(table), rows):
+                yield table.slice(start, rows)
+            waiting, nbytes = [], 0
+    if waiting:
+        yield pa.Table.from_batches(waiting)
+
+
+def _documents(
+    tables: Iterator[Any],
+    paths: dict[str, tuple[str, ...]],
+    done: int,
+    key: str,
+    options: TextOptions,
+) -> Iterator[Documents]:
+    for table in tables:
+        columns = {name: read_column(table, path) for name, path in paths.items()}
+        numbers = np.arange(done + 1, done + 1 + len(table), dtype=np.int64)
+        done += len(table)
+        if len(table):
+            yield documents_of(Rows(columns, numbers), key, options)
