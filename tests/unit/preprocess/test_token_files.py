@@ -143,14 +143,14 @@ def test_shards_and_documents_of_many_blocks_come_out_whole(tmp_path: Path) -> N
     export_megatron(
         [(mapped, offsets), (ids[::2], np.array([0, len(ids[::2])], "u8"))], tmp_path / "a"
     )
-    export_llmc([(mapped, offsets)], tmp_path / "b", model="llama-3", tokens_per_shard=999_999)
+    export_llmc([(mapped, offsets)], tmp_path / "b", model="llama-3", tokens_per_shard=777_777)
     code, documents = read_megatron(tmp_path / "a")
     assert code == 8
     assert documents[-1] == ids[::2].tolist()
     assert [len(document) for document in documents[:-1]] == lengths.tolist()
     assert [i for document in documents[:-1] for i in document] == ids.tolist()
     found = [read_llmc(path, "I")[1] for path in sorted((tmp_path / "b").iterdir())]
-    assert found == [ids[:999_999].tolist(), ids[999_999:].tolist()]
+    assert found == [ids[:777_777].tolist(), ids[777_777:].tolist()]
 
 
 @pytest.mark.parametrize(
