@@ -22,6 +22,9 @@ from preprocess.errors import SampleError
 _GENERATION: Final = re.compile(r"\{%[-+]?\s*generation\s*[-+]?%\}")
 _TODAY: Final = re.compile(r"""strftime_now\(\s*(["'])(.*?)\1\s*\)""")
 
+# What expressions in a template raise when messages are not what it expects.
+_TEMPLATE_ERRORS: Final = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RenderedChat:
@@ -102,7 +105,7 @@ class ChatTemplate:
                 add_generation_prompt=prompt,
                 **self.variables,
             )
-        except (TemplateError, TypeError, ValueError, LookupError, AttributeError) as error:
+        except (TemplateError, *_TEMPLATE_ERRORS) as error:
             raise ChatError(f"the chat template refuses these messages: {error}") from error
         return texts[0], [(begin, end) for begin, end in spans[0]] if spans else []
 
@@ -189,6 +192,8 @@ def render_chats(
             yield _render_chat(template, text, key)
         except ChatError as error:
             yield SampleError(key, str(error))
+        except RecursionError:
+            yield SampleError(key, "the messages are nested too deeply")
 
 
 def _render_chat(template: ChatTemplate, text: str, key: str) -> RenderedChat:
@@ -227,7 +232,7 @@ def _read_messages(text: str) -> tuple[list[dict[str, Any]], list[Any] | None]:
     """Read the JSON of a chat; nulls in messages are left out, as transformers leaves them."""
     try:
         value = json.loads(text)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise ChatError(f"broken JSON: {error}") from error
     tools = None
     if isinstance(value, dict):
