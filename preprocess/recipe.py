@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,9 @@ from numpy.typing import NDArray
 from loaders.format.spec import FieldSpec
 from preprocess.errors import SampleError
 from preprocess.sources import Item, Listing
+
+REDONE: Final = "redone_shards"
+"""Tally of shards whose first result was not to be trusted."""
 
 
 class Ragged(NamedTuple):

@@ -3,7 +3,7 @@
 import platform
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
@@ -31,6 +31,8 @@ class Report:
         notes: What the user should know.
         workers: Workers used.
         backend: joblib backend used; "" when nothing was left to do.
+        redone: Shards that were made again by the reference: their first result differed from it.
+        tallies: What the recipe has counted, over all splits.
     """
 
     out: Path
@@ -45,6 +47,8 @@ class Report:
     notes: Sequence[str]
     workers: int
     backend: str
+    redone: int = 0
+    tallies: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     @property
     def too_many_skipped(self) -> bool:
@@ -68,6 +72,8 @@ class Report:
             "notes": [printable(note) for note in self.notes],
             "workers": self.workers,
             "backend": self.backend,
+            "redone_shards": self.redone,
+            "tallies": {name: list(sums) for name, sums in self.tallies.items()},
             "tools": tool_versions(),
         }
 
@@ -84,6 +90,8 @@ class Report:
                 f"{self.made:,} made in {self.seconds:.1f} s: {rate}, {self.workers} workers "
                 f"({self.backend})"
             )
+        if self.redone:
+            lines.append(f"made again: {self.redone:,} shards, whose first result was wrong")
         lines += [f"note: {printable(note)}" for note in self.notes]
         lines += [f"ignored: {count:,} {reason}" for reason, count in self.ignored.items()]
         if self.skipped:

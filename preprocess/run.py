@@ -21,8 +21,10 @@ from preprocess.output import (
 )
 from preprocess.plan import Plan, RunOptions
 from preprocess.receipt import Receipt
+from preprocess.recipe import REDONE
 from preprocess.report import Report
 from preprocess.shard_writer import write_shard
+from preprocess.stats import merge_tallies
 from preprocess.task import ShardTask, read_receipt, retract
 from preprocess.threads import Gate, Shared
 
@@ -184,6 +186,9 @@ def _write_in_threads(
 def _report(
     plan: Plan, options: RunOptions, manifest: Manifest, skipped: Sequence[tuple[str, str]]
 ) -> Report:
+    tallies: dict[str, tuple[int, ...]] = {}
+    for split in manifest.splits.values():
+        merge_tallies(tallies, split.tallies)
     return Report(
         out=plan.out,
         run_hash=plan.run_hash,
@@ -201,4 +206,6 @@ def _report(
         notes=plan.listing.notes,
         workers=options.worker_count(),
         backend="",
+        redone=sum(tallies.pop(REDONE, (0,))),
+        tallies=tallies,
     )

@@ -1,6 +1,6 @@
 """One shard: items -> samples -> files -> receipt. A task is a plain, idempotent record."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
@@ -11,10 +11,11 @@ from loaders.format.containers import CONTAINERS
 from loaders.format.files import RowWriter, publish, sync_directory, write_atomically
 from preprocess.errors import SampleError, output_error
 from preprocess.receipt import Receipt
-from preprocess.recipe import Ragged, Redo, Rows, cut_items
+from preprocess.recipe import REDONE, Ragged, Redo, Rows, cut_items
 from preprocess.shard_content import ShardContent
 from preprocess.shard_samples import Prepared, prepare
 from preprocess.sources import Item
+from preprocess.stats import merge_tallies
 from preprocess.task import ShardTask
 from preprocess.threads import Gate, InOrder, Shared, Stopped
 
@@ -55,14 +56,17 @@ def write_shard(task: ShardTask, shared: Shared | None = None) -> Receipt:
             except Redo as redo:
                 again = replace(task, recipe=redo.recipe)
                 makers = {redo.recipe: stack.enter_context(redo.recipe.opened())}
-                return _write_files(again, replace(shared, makers=makers))
+                return _write_files(again, replace(shared, makers=makers), {REDONE: (1,)})
     except OSError as error:
         raise output_error(task.out, error) from error
 
 
-def _write_files(task: ShardTask, shared: Shared) -> Receipt:
+def _write_files(
+    task: ShardTask, shared: Shared, tallies: Mapping[str, tuple[int, ...]] | None = None
+) -> Receipt:
     with ExitStack() as stack:
         content = ShardContent(task, stack)
+        merge_tallies(content.tallies, tallies or {})
         _prepare_in_order(task, shared, content)
         receipt = Receipt(
             run_hash=task.run_hash,

@@ -36,12 +36,12 @@ def print_json(value: Any) -> None:
 
 
 @contextmanager
-def progress_bar(samples: int, nbytes: int) -> Iterator[OnProgress]:
+def progress_bar(plan: Plan) -> Iterator[OnProgress]:
     """Show rate, time left, skipped items and bytes, on a terminal; elsewhere stay quiet.
 
     Args:
-        samples: Items to be prepared.
-        nbytes: Bytes to be written if none is skipped.
+        plan: What is to be done. Where items become any number of samples, how far it is follows
+            from the bytes.
     """
     if sys.stderr is None or not sys.stderr.isatty():
         yield lambda *_: None
@@ -58,7 +58,7 @@ def progress_bar(samples: int, nbytes: int) -> Iterator[OnProgress]:
     )
 
     columns = (
-        MofNCompleteColumn(),
+        MofNCompleteColumn() if plan.recipe.one_to_one else TextColumn("{task.percentage:.0f} %"),
         BarColumn(),
         TextColumn("{task.fields[rate]}"),
         TextColumn("{task.fields[written]}"),
@@ -67,9 +67,12 @@ def progress_bar(samples: int, nbytes: int) -> Iterator[OnProgress]:
     )
     done = [0, 0, 0]
     lock = threading.Lock()
+    nbytes = plan.nbytes
     total = human_nbytes(nbytes)
+    counted = plan.recipe.one_to_one
+    whole = plan.listing.count if counted else nbytes
     with Progress(*columns, console=Console(stderr=True)) as progress:
-        task = progress.add_task("", total=samples, rate="", written="", skipped="0 skipped")
+        task = progress.add_task("", total=whole, rate="", written="", skipped="0 skipped")
 
         def advance(made: int, skipped: int, written: int) -> None:
             with lock:
@@ -79,8 +82,8 @@ def progress_bar(samples: int, nbytes: int) -> Iterator[OnProgress]:
                 speed = progress.tasks[0].speed
                 progress.update(
                     task,
-                    completed=done[0] + done[1],
-                    rate=f"{speed:,.1f}/s" if speed else "",
+                    completed=done[0] + done[1] if counted else min(done[2], whole),
+                    rate=f"{speed:,.1f}/s" if speed and counted else f"{done[0]:,} samples",
                     written=f"{human_nbytes(done[2])} of {total}",
                     skipped=f"{done[1]:,} skipped",
                 )
@@ -125,11 +128,17 @@ def describe_plan(plan: Plan, *, overwrite: bool) -> dict[str, Any]:
         "container": plan.container,
         "splits": {
             name: {
-                "samples": len(items),
-                "shards": -(-len(items) // plan.capacities[name]),
+                "samples": len(items) if plan.capacities[name] else None,
+                "items": len(items),
+                "shards": len(plan.shards[name]),
                 "samples_per_shard": plan.capacities[name],
                 "fields": {
-                    field.name: {"dtype": field.dtype, "shape": list(field.shape)}
+                    field.name: {
+                        "dtype": field.dtype,
+                        "shape": ["any length", *field.shape]
+                        if field.ragged
+                        else list(field.shape),
+                    }
                     for field in plan.recipes[name].fields()
                 },
             }
@@ -169,11 +178,13 @@ def print_plan(plan: Plan, *, overwrite: bool, as_json: bool) -> None:
 
 
 def _split_text(name: str, split: dict[str, Any]) -> str:
-    samples, shards = split["samples"], split["shards"]
-    return (
-        f"{name}: {samples:,} sample{'s' * (samples != 1)} in {shards:,} "
-        f"shard{'s' * (shards != 1)} of up to {split['samples_per_shard']:,}"
-    )
+    samples, shards, most = split["samples"], split["shards"], split["samples_per_shard"]
+    if samples is None:
+        what = f"{split['items']:,} item{'s' * (split['items'] != 1)}"
+    else:
+        what = f"{samples:,} sample{'s' * (samples != 1)}"
+    size = "" if most is None else f" of up to {most:,}"
+    return f"{name}: {what} in {shards:,} shard{'s' * (shards != 1)}{size}"
 
 
 def _fields_text(fields: dict[str, Any]) -> str:
@@ -210,7 +221,10 @@ def describe(manifest: Manifest) -> dict[str, Any]:
                     field.name: {
                         "dtype": field.dtype,
                         "shape": list(field.shape),
-                        "nbytes": sum(split.files[field.name].nbytes),
+                        "ragged": field.ragged,
+                        "nbytes": sum(
+                            sum(split.files[column.name].nbytes) for column in field.columns()
+                        ),
                     }
                     for field in split.fields
                 },
@@ -219,6 +233,7 @@ def describe(manifest: Manifest) -> dict[str, Any]:
                     for field, found in ((k, v.to_json()) for k, v in split.statistics.items())
                 },
                 "class_counts": split.class_counts,
+                "tallies": {tally: list(sums) for tally, sums in split.tallies.items()},
             }
             for name, split in manifest.splits.items()
         },
@@ -238,7 +253,7 @@ def info_text(path: Path, described: dict[str, Any]) -> str:
     for name, split in described["splits"].items():
         lines.append(_split_text(name, split))
         for field, facts in split["fields"].items():
-            shape = facts["shape"] or "scalar"
+            shape = facts["shape"] or ("any length" if facts["ragged"] else "scalar")
             size = human_nbytes(facts["nbytes"])
             lines.append(f"  {field:<16} {facts['dtype']:<7} {shape!s:<18} {size:>8}")
         for field, facts in split["statistics"].items():

@@ -25,11 +25,18 @@ def test_names_that_are_no_text_are_printed_escaped(capsys: pytest.CaptureFixtur
 
 @pytest.mark.parametrize("stream", ["a pipe", None])
 def test_progress_is_silent_without_a_terminal(
-    stream: str | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    stream: str | None,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
 ) -> None:
+    write_image_tree(tmp_path / "photos", ["a"], 2)
+    plan = plan_images(
+        tmp_path / "photos", tmp_path / "out", ImageOptions(sizes=((8, 8),)), RunOptions()
+    )
     if stream is None:
         monkeypatch.setattr(sys, "stderr", None)
-    with progress_bar(3, 100) as on_progress:
+    with progress_bar(plan) as on_progress:
         on_progress(1, 0, 50)
         on_progress(1, 1, 50)
     assert "".join(capsys.readouterr()) == ""
@@ -71,7 +78,7 @@ def test_a_description_of_a_dataset_has_the_documented_keys(dataset_path: Path) 
     }  # fmt: skip
     train = described["splits"]["train"]
     assert set(train) == {
-        "samples", "shards", "samples_per_shard", "fields", "statistics", "class_counts",
+        "samples", "shards", "samples_per_shard", "fields", "statistics", "class_counts", "tallies",
     }  # fmt: skip
     assert set(train["fields"]) == {"image_32", "image_24x16", "label", "key"}
     assert train["fields"]["image_24x16"]["shape"] == [16, 24, 3]

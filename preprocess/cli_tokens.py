@@ -1,0 +1,157 @@
+"""`prep tokens`: options -> one call -> report."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from preprocess.cli_prepare import FOLDER, carry_out, make_run_options, preparing_options
+
+if TYPE_CHECKING:
+    from preprocess.token_options import TokenOptions
+
+
+@click.command(short_help="Turn texts into shards of token ids.")
+@click.argument("source", type=click.Path(path_type=Path), metavar="SRC")
+@click.argument("out", type=FOLDER)
+@click.option(
+    "--tokenizer",
+    required=True,
+    metavar="NAME|PATH",
+    help="Folder or tokenizer.json of a transformers tokenizer, or its name in the local cache.",
+)
+@click.option(
+    "--layout",
+    type=click.Choice(["stream", "fixed", "packed", "chat"]),
+    default="stream",
+    show_default=True,
+    help="stream: documents of any length; fixed: rows for encoders; packed: documents that share "
+    "rows; chat: messages with a loss mask.",
+)
+@click.option(
+    "--length", type=click.IntRange(min=1), metavar="N", help="Tokens of a row: fixed, packed."
+)
+@click.option(
+    "--stride",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="fixed: cut long documents into rows that overlap by N tokens, instead of at the end.",
+)
+@click.option(
+    "--packing",
+    type=click.Choice(["best_fit", "first_fit"]),
+    default="best_fit",
+    show_default=True,
+    help="packed: best_fit fills rows most; first_fit keeps neighbours together.",
+)
+@click.option(
+    "--engine",
+    default="auto",
+    show_default=True,
+    metavar="NAME",
+    help="auto (the fastest installed that is exact), transformers, fastokens, gigatoken or "
+    "nanotoken.",
+)
+@click.option(
+    "--specials",
+    type=click.Choice(["text", "parse", "error"]),
+    default="text",
+    show_default=True,
+    help="What text that looks like a special token becomes: text, the special token, an error.",
+)
+@click.option("--eos", metavar="TOKEN", help="Token after each document.  [default: tokenizer's]")
+@click.option("--no-eos", is_flag=True, help="No token after documents.")
+@click.option("--bos", metavar="TOKEN", help="Token before each document.  [default: none]")
+@click.option("--add-bos", is_flag=True, help="The tokenizer's own BOS before each document.")
+@click.option("--pad", metavar="TOKEN", help="Token that fills rows.  [default: tokenizer's]")
+@click.option(
+    "--text-key",
+    default=None,
+    metavar="A.B",
+    help="Key or column of the text.  [default: text; chat: messages]",
+)
+@click.option("--pair-key", metavar="A.B", help="fixed: key of a second text.")
+@click.option(
+    "--metadata-keys",
+    multiple=True,
+    metavar="A.B",
+    help="Key to keep with each document, as JSON; repeat it or give a list with commas.",
+)
+@click.option("--lines", is_flag=True, help="Text files hold one document a line.")
+@click.option("--encoding", metavar="NAME", help="Of texts without a byte order mark.  [UTF-8]")
+@click.option(
+    "--errors",
+    type=click.Choice(["refuse", "replace"]),
+    default="refuse",
+    show_default=True,
+    help="Bytes that are no text: refuse the record or file, or put U+FFFD.",
+)
+@click.option(
+    "--validation",
+    type=click.FloatRange(0, 1, max_open=True),
+    default=0.0,
+    metavar="SHARE",
+    help="Share of the documents for a validation split, by a stable hash.",
+)
+@click.option(
+    "--test",
+    type=click.FloatRange(0, 1, max_open=True),
+    default=0.0,
+    metavar="SHARE",
+    help="Share of the documents for a test split, by a stable hash.",
+)
+@click.option("--split-seed", type=int, default=0, help="Chooses other documents for the splits.")
+@click.option("--follow-links", is_flag=True, help="Take what symbolic links point to.")
+@preparing_options("items")
+@click.pass_context
+def tokens(ctx: click.Context, /, **options: Any) -> None:
+    """Turn texts into shards of token ids, exactly those of a transformers tokenizer.
+
+    SRC is a folder, a file or a glob: text, JSON lines, Parquet, CSV, Arrow, also compressed. Bad
+    records are skipped, and listed with file, line and cause in OUT/skipped.jsonl. The same
+    command again goes on where an interrupted one ended.
+    """
+    chosen, run_options = _token_options(options), make_run_options(options)
+    from preprocess.tokens import plan_tokens
+
+    plan = plan_tokens(options["source"], options["out"], chosen, run_options, options["limit"])
+    carry_out(ctx, plan, run_options, options)
+
+
+def _token_options(options: dict[str, Any]) -> "TokenOptions":
+    from preprocess.text_options import TextOptions
+    from preprocess.token_options import TokenOptions
+
+    for one, other in (("eos", "no_eos"), ("bos", "add_bos")):
+        if options[one] is not None and options[other]:
+            raise click.UsageError(f"--{one} and --{other.replace('_', '-')} exclude each other")
+    chat = options["layout"] == "chat"
+    keys = [key for given in options["metadata_keys"] for key in given.split(",")]
+    try:
+        return TokenOptions(
+            tokenizer=options["tokenizer"],
+            layout=options["layout"],
+            length=options["length"],
+            stride=options["stride"],
+            packing=options["packing"],
+            specials=options["specials"],
+            eos="" if options["no_eos"] else options["eos"],
+            bos=None if options["add_bos"] else (options["bos"] or ""),
+            pad=options["pad"],
+            validation=options["validation"],
+            test=options["test"],
+            split_seed=options["split_seed"],
+            engine=options["engine"],
+            text=TextOptions(
+                text_key=options["text_key"] or ("messages" if chat else "text"),
+                pair_key=options["pair_key"],
+                metadata_keys=tuple(keys),
+                lines=options["lines"],
+                json_values=chat,
+                encoding=options["encoding"],
+                errors=options["errors"],
+                follow_links=options["follow_links"],
+            ),
+        )
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error

@@ -1,0 +1,240 @@
+"""Items of text -> rows of samples: read, choose the split's documents, encode, audit, lay out."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from preprocess.documents import Documents
+from preprocess.engine_check import audited, differing
+from preprocess.engines import Engine, ReferenceEngine
+from preprocess.errors import SampleError
+from preprocess.recipe import Ragged, Rows
+from preprocess.sources import Item
+from preprocess.text_options import TextOptions
+from preprocess.texts import read_documents
+from preprocess.token_layouts import AnyLayout, Encoded, LaidOut
+from preprocess.token_runs import starts_of
+from preprocess.tokenizer import TextTokenizer
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_TOGETHER: Final = 1 << 20
+"""Bytes of text of small files that are encoded in one call."""
+
+_BINS: Final = 42
+"""Bins of the histogram of lengths: bin b counts documents of 2**(b - 1) to 2**b - 1 tokens."""
+
+
+class Mismatch(Exception):  # noqa: N818
+    """An engine's ids are not the reference's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Documents of one item, with what names the item and them."""
+
+    key: str
+    documents: Documents
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenMaker:
+    """Makes samples of texts in one process; used by many threads.
+
+    Attributes:
+        text: How texts are read.
+        tokenizer: Loaded.
+        engine: Encodes.
+        layout: What is stored of a document.
+        bounds: First and end of the hashes that are of this split, of `whole`; None for all.
+        whole: How many hashes there are.
+        split_seed: Changes them.
+        tells: Whether faults of the input are told: by one split of several that read it.
+    """
+
+    text: TextOptions
+    tokenizer: TextTokenizer
+    engine: Engine
+    layout: AnyLayout
+    bounds: tuple[int, int] | None
+    whole: int
+    split_seed: int
+    tells: bool
+
+    def samples(self, source: Path, items: Sequence[Item]) -> Iterator[Rows | SampleError]:
+        """Yield the samples of the items, in order; see `preprocess.recipe.Maker`."""
+        waiting: list[Piece] = []
+        for item in items:
+            held: Documents | None = None
+            try:
+                for documents in read_documents(source, item, self.text):
+                    if held is not None:
+                        yield from self._flushed(waiting)
+                        yield self._rows([Piece(item.key, held)], more=True)
+                    held = documents
+            except SampleError as error:
+                yield from self._flushed(waiting)
+                yield error
+                continue
+            if held is not None:
+                waiting.append(Piece(item.key, held))
+            if sum(piece.documents.texts.nbytes for piece in waiting) >= _TOGETHER:
+                yield from self._flushed(waiting)
+        yield from self._flushed(waiting)
+
+    def _flushed(self, waiting: list[Piece]) -> Iterator[Rows]:
+        if waiting:
+            yield self._rows(waiting, more=False)
+            waiting.clear()
+
+    def _rows(self, pieces: Sequence[Piece], *, more: bool) -> Rows:
+        """Encode some documents and lay them out."""
+        import pyarrow as pa
+
+        skipped = [error for piece in pieces for error in piece.documents.errors]
+        keys = [key for piece in pieces for key in _keys(piece)]
+        texts = pa.concat_arrays([piece.documents.texts for piece in pieces])
+        pairs = _joined([piece.documents.pairs for piece in pieces])
+        metadata = _joined([piece.documents.metadata for piece in pieces])
+        kept = self._chosen(keys)
+        hits = self.tokenizer.special_hits(texts) if self.tokenizer.specials != "parse" else None
+        if hits is not None and self.tokenizer.specials == "error":
+            bad = np.flatnonzero(hits if kept is None else hits & kept)
+            skipped += [SampleError(_text(keys[i]), _SPECIAL) for i in bad.tolist()]
+            kept = ~hits if kept is None else kept & ~hits
+        if kept is not None:
+            chosen = pa.array(kept)
+            texts = texts.filter(chosen)
+            pairs = None if pairs is None else pairs.filter(chosen)
+            metadata = None if metadata is None else metadata.filter(chosen)
+            keys = [key for key, keep in zip(keys, kept.tolist(), strict=True) if keep]
+            hits = None if hits is None else hits[kept]
+        places = np.concatenate([_places(piece) for piece in pieces])
+        places = places if kept is None else places[kept]
+        encoded, audit = self._encoded(texts, pairs, places)
+        laid_out = self.layout.lay_out(encoded)
+        skipped += [SampleError(_text(keys[i]), why) for i, why in laid_out.refused.items()]
+        tallies = self._tallies(texts, encoded, laid_out)
+        tallies["audited"] = (audit,)
+        tallies["special_text"] = (0 if hits is None else int(hits.sum()),)
+        arrays = dict(laid_out.arrays)
+        arrays["key"] = _ragged_lines(keys, laid_out)
+        if metadata is not None:
+            arrays["metadata"] = _ragged_lines(_as_bytes(metadata), laid_out)
+        return Rows(
+            count=laid_out.count,
+            arrays=arrays,
+            skipped=tuple(skipped) if self.tells else (),
+            tallies=tallies,
+            more=more,
+        )
+
+    def _chosen(self, keys: Sequence[bytes]) -> NDArray[np.bool_] | None:
+        """Return which documents are of this split, by a stable hash of their keys."""
+        if self.bounds is None:
+            return None
+        from google_crc32c import extend
+
+        seed = extend(0, str(self.split_seed).encode())
+        hashes = np.fromiter((extend(seed, key) for key in keys), np.uint64, len(keys))
+        # CRC is linear: near keys have near hashes until they are mixed.
+        mixed = (hashes * np.uint64(0x9E3779B97F4A7C15)) ^ (hashes >> np.uint64(7))
+        mixed = (mixed ^ (mixed >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
+        part = (mixed >> np.uint64(40)) % np.uint64(self.whole)
+        first, end = self.bounds
+        chosen: NDArray[np.bool_] = (part >= first) & (part < end)
+        return chosen
+
+    def _encoded(
+        self,
+        texts: "pa.LargeStringArray",
+        pairs: "pa.LargeStringArray | None",
+        places: NDArray[np.int64],
+    ) -> tuple[Encoded, int]:
+        """Return the ids, and how many documents the reference has encoded as well."""
+        ids, counts, audit = self._audited(texts, places)
+        if pairs is None:
+            return Encoded(ids=ids, counts=counts), audit
+        pair_ids, pair_counts, more = self._audited(pairs, places)
+        found = Encoded(ids=ids, counts=counts, pair_ids=pair_ids, pair_counts=pair_counts)
+        return found, audit + more
+
+    def _audited(
+        self, texts: "pa.LargeStringArray", places: NDArray[np.int64]
+    ) -> tuple[NDArray[np.uint32], NDArray[np.int64], int]:
+        ids, counts = self.engine.encode(texts)
+        if len(counts) != len(texts) or int(counts.sum()) != len(ids):
+            raise RuntimeError(f"{len(texts)} documents in, {len(counts)} out")
+        if self.engine.name == ReferenceEngine.name or not len(texts):
+            return ids, counts, 0
+        positions = audited(places, seed=self.split_seed)
+        if differing(ReferenceEngine(self.tokenizer), texts, (ids, counts), positions):
+            raise Mismatch(self.engine.name)
+        return ids, counts, len(positions)
+
+    def _tallies(
+        self, texts: "pa.LargeStringArray", encoded: Encoded, laid_out: LaidOut
+    ) -> dict[str, tuple[int, ...]]:
+        lengths = encoded.counts
+        bins = np.bincount(np.frexp(lengths.astype(np.float64))[1], minlength=1)[:_BINS]
+        unknown = self.tokenizer.unknown
+        offsets = np.frombuffer(texts.buffers()[1], np.int64)[texts.offset :]
+        nbytes = int(offsets[len(texts)] - offsets[0]) if len(texts) else 0
+        return {
+            "documents": (len(lengths) - len(laid_out.refused),),
+            "text_nbytes": (nbytes,),
+            "tokens": (len(encoded.ids),),
+            "lengths": tuple(bins.tolist()),
+            "unknown": (0 if unknown is None else int((encoded.ids == unknown[1]).sum()),),
+        }
+
+
+_SPECIAL: Final = "holds text that looks like a special token; --specials text or parse takes it"
+
+
+def _keys(piece: Piece) -> list[bytes]:
+    """Return what names each document: the path, and its place if the file holds several."""
+    name = piece.key.encode(errors="surrogateescape")
+    places = piece.documents.places.tolist()
+    return [b"%s:%d" % (name, place) if place else name for place in places]
+
+
+def _places(piece: Piece) -> NDArray[np.int64]:
+    """Return a number for each document that those of other items do not share."""
+    from google_crc32c import value
+
+    name = piece.key.encode(errors="surrogateescape")
+    return piece.documents.places ^ (np.int64(value(name)) << np.int64(31))
+
+
+def _text(key: bytes) -> str:
+    return key.decode(errors="surrogateescape")
+
+
+def _joined(columns: Sequence["pa.LargeStringArray | None"]) -> Any:
+    import pyarrow as pa
+
+    found = [column for column in columns if column is not None]
+    return pa.concat_arrays(found) if found else None
+
+
+def _as_bytes(strings: "pa.LargeStringArray") -> list[bytes]:
+    import pyarrow as pa
+
+    return strings.cast(pa.large_binary()).to_pylist()  # type: ignore[no-any-return]
+
+
+def _ragged_lines(lines: Sequence[bytes], laid_out: LaidOut) -> Ragged:
+    """Return the lines of each sample's documents, as bytes with newlines between."""
+    chosen = [lines[index] for index in laid_out.documents.tolist()]
+    if len(chosen) != laid_out.count or (laid_out.document_counts != 1).any():
+        bounds = starts_of(laid_out.document_counts).tolist()
+        chosen = [b"\n".join(chosen[first:end]) for first, end in pairwise(bounds)]
+    counts = np.fromiter(map(len, chosen), np.int64, len(chosen))
+    return Ragged(np.frombuffer(b"".join(chosen), np.uint8), counts)

@@ -1,0 +1,94 @@
+"""What `prep tokens` makes of each text: the user's options."""
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final, Literal, get_args
+
+from preprocess.text_options import TextOptions
+
+Layout = Literal["stream", "fixed", "packed", "chat"]
+Specials = Literal["text", "parse", "error"]
+Packer = Literal["best_fit", "first_fit"]
+
+_MAX_LENGTH: Final = 1 << 24
+"""Tokens of a row: beyond any model's context."""
+
+SPLIT_STEPS: Final = 10_000
+"""Steps in which the share of a split is told apart."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenOptions:
+    """What becomes of each text; all of it is recorded in the manifest.
+
+    Attributes:
+        tokenizer: Folder, `tokenizer.json`, or name in the local Hugging Face cache.
+        layout: "stream" (documents of any length), "fixed" (rows of one length for encoders),
+            "packed" (whole documents that share rows of one length), "chat" (messages with a loss
+            mask).
+        length: Tokens of a row; fixed and packed only.
+        stride: fixed only: long documents become several rows, each of which repeats so many
+            tokens of the one before; None keeps the first.
+        packing: packed only: which rows documents share.
+        specials: What text that looks like a special token becomes: "text" ordinary tokens,
+            "parse" the special token, "error" refuses the document.
+        eos: Token after each document of stream and packed; "" for none, None for the tokenizer's.
+        bos: Token before each document of stream and packed; "" for none, None for the tokenizer's.
+        pad: Token that fills rows; None for the tokenizer's.
+        validation: Share of the documents that become the validation split, by a stable hash.
+        test: Share that becomes the test split.
+        split_seed: Changes which documents these are.
+        engine: "auto", or one of `preprocess.engines.ENGINES`.
+        text: How texts are read.
+    """
+
+    tokenizer: str
+    layout: Layout = "stream"
+    length: int | None = None
+    stride: int | None = None
+    packing: Packer = "best_fit"
+    specials: Specials = "text"
+    eos: str | None = None
+    bos: str | None = ""
+    pad: str | None = None
+    validation: float = 0.0
+    test: float = 0.0
+    split_seed: int = 0
+    engine: str = "auto"
+    text: TextOptions = field(default_factory=TextOptions)
+
+    def __post_init__(self) -> None:
+        """Refuse values outside their range, and options of other layouts."""
+        choices = {"layout": Layout, "specials": Specials, "packing": Packer}
+        for name, allowed in choices.items():
+            if getattr(self, name) not in get_args(allowed):
+                raise ValueError(f"{name}={getattr(self, name)!r}: expected {get_args(allowed)}")
+        rows = self.layout in {"fixed", "packed"}
+        if rows and self.length is None:
+            raise ValueError(f"length: layout {self.layout} needs the tokens of a row")
+        if not rows and self.length is not None:
+            raise ValueError(f"length={self.length}: layout {self.layout} has no rows")
+        if self.length is not None and not 1 <= self.length <= _MAX_LENGTH:
+            raise ValueError(f"length={self.length}: expected 1..{_MAX_LENGTH}")
+        if self.stride is not None and self.layout != "fixed":
+            raise ValueError(f"stride={self.stride}: only layout fixed cuts documents into rows")
+        if self.text.pair_key is not None and self.layout != "fixed":
+            raise ValueError("pair_key: only layout fixed has pairs of texts")
+        if self.text.json_values != (self.layout == "chat"):
+            raise ValueError("text.json_values: expected exactly with layout chat")
+        shares = (self.validation, self.test)
+        if min(shares) < 0 or sum(shares) >= 1:
+            raise ValueError(f"validation, test = {shares}: expected shares that leave some train")
+
+    def bounds(self) -> dict[str, tuple[int, int]]:
+        """Return which hashes below SPLIT_STEPS are of which split; train alone by default."""
+        test = SPLIT_STEPS - round(self.test * SPLIT_STEPS)
+        validation = test - round(self.validation * SPLIT_STEPS)
+        whole = SPLIT_STEPS
+        ends = {"train": (0, validation), "validation": (validation, test), "test": (test, whole)}
+        return {name: (first, end) for name, (first, end) in ends.items() if first < end}
+
+    def recorded(self) -> dict[str, Any]:
+        """Return what changes bytes, as JSON values: neither engine nor where the tokenizer lay."""
+        values = asdict(self)
+        del values["engine"], values["tokenizer"]
+        return values

@@ -1,0 +1,307 @@
+"""Tokens: text of any kind -> shards of ids, exactly those of the user's tokenizer."""
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import numpy as np
+
+from loaders.format.spec import FieldSpec
+from preprocess.engine_check import choose_engine
+from preprocess.engines import ReferenceEngine, open_engine
+from preprocess.errors import SampleError, SourceError
+from preprocess.fixed_rows import RowFrame
+from preprocess.output import check_paths
+from preprocess.plan import Plan, RunOptions, plan_run
+from preprocess.recipe import Maker, Redo, Rows
+from preprocess.report import Report
+from preprocess.run import OnProgress, run
+from preprocess.sources import Item, Listing
+from preprocess.texts import list_texts, read_documents
+from preprocess.token_layouts import AnyLayout, FixedLayout, PackedLayout, StreamLayout
+from preprocess.token_maker import Mismatch, TokenMaker
+from preprocess.token_options import SPLIT_STEPS, TokenOptions
+from preprocess.tokenizer import TextTokenizer, TokenizerSource, find_tokenizer
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+FOLDER: Final = "tokenizer"
+"""Where the tokenizer's files lie in the dataset."""
+
+_VERSION: Final = 1
+"""Of the recipe: raised when the same options give other tokens."""
+
+_SAMPLE_NBYTES: Final = 1 << 20
+_SAMPLE_ITEMS: Final = 8
+"""Text that engines are compared on before a run, and the items that it is taken from."""
+
+_TEXT_NBYTES_PER_TOKEN: Final = 3.5
+"""Of usual texts and vocabularies, for estimates only."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenRecipe:
+    """How texts become samples.
+
+    Attributes:
+        chosen: The user's options.
+        tokenizer: Where its files are.
+        engine: Which engine encodes.
+        verdict: What the comparison of engines found, as JSON.
+        facts_json: What a reader should know of the tokenizer, as JSON.
+        layout: What is stored of a document.
+        split: Name of the split, if one source gives several.
+    """
+
+    chosen: TokenOptions
+    tokenizer: TokenizerSource
+    engine: str
+    verdict: str
+    facts_json: str
+    layout: AnyLayout
+    split: str | None
+
+    @property
+    def kind(self) -> str:
+        """Name of the modality."""
+        return "tokens"
+
+    def options(self) -> dict[str, Any]:
+        """Return everything that changes bytes, as JSON values."""
+        recorded = cast("dict[str, Any]", json.loads(json.dumps(self.chosen.recorded())))
+        return {**recorded, "version": _VERSION, "tokenizer_sha256": self.tokenizer.sha256}
+
+    def facts(self) -> dict[str, Any]:
+        """Return the tokenizer's facts and the engine's verdict."""
+        return {"tokenizer": json.loads(self.facts_json), "engine": json.loads(self.verdict)}
+
+    def backend(self, listing: Listing, workers: int) -> str:  # noqa: ARG002
+        """Choose threads: engines release the interpreter's lock, and each process loads one."""
+        return "threading"
+
+    @property
+    def one_to_one(self) -> bool:
+        """A file holds any number of documents."""
+        return False
+
+    def expected_nbytes(self, item: Item) -> int:
+        """Return a guess at the bytes of an item's samples."""
+        size = np.dtype(self.layout.fields()[0].dtype).itemsize
+        return 1 + round(item.nbytes * size / _TEXT_NBYTES_PER_TOKEN)
+
+    def fields(self) -> tuple[FieldSpec, ...]:
+        """Return the layout's fields, what names the documents, and what is kept of them."""
+        found = [*self.layout.fields(), _bytes_field("key", "key")]
+        if self.chosen.text.metadata_keys:
+            found.append(_bytes_field("metadata", "metadata"))
+        return tuple(found)
+
+    @contextmanager
+    def opened(self) -> Iterator[Maker]:
+        """Load the tokenizer and the engine."""
+        tokenizer = TextTokenizer(self.tokenizer, specials=self.chosen.specials)
+        maker = TokenMaker(
+            text=self.chosen.text,
+            tokenizer=tokenizer,
+            engine=open_engine(self.engine, tokenizer),
+            layout=self.layout,
+            bounds=None if self.split is None else self.chosen.bounds()[self.split],
+            whole=SPLIT_STEPS,
+            split_seed=self.chosen.split_seed,
+            tells=self.split in {None, next(iter(self.chosen.bounds()))},
+        )
+        yield _Watched(maker, self)
+
+
+def _bytes_field(name: str, role: Any) -> FieldSpec:
+    return FieldSpec(name=name, dtype="uint8", shape=(), role=role, ragged=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Watched:
+    """A maker whose engine is given up for the reference once it was wrong."""
+
+    maker: TokenMaker
+    recipe: TokenRecipe
+
+    def samples(self, source: Path, items: Sequence[Item]) -> Iterator[Rows | SampleError]:
+        """Yield the samples of the items, in order."""
+        try:
+            yield from self.maker.samples(source, items)
+        except Mismatch as error:
+            raise Redo(replace(self.recipe, engine=ReferenceEngine.name)) from error
+
+
+def plan_tokens(
+    source: Path,
+    out: Path,
+    options: TokenOptions,
+    run_options: RunOptions,
+    limit: int | None = None,
+) -> Plan:
+    """Lay out a run over texts: find the tokenizer, compare the engines; nothing is written.
+
+    Args:
+        source: Folder, file or glob of texts.
+        out: Folder to write the dataset to.
+        options: What to make of each text.
+        run_options: How to run.
+        limit: Prepare only so many items (files, or parts of large ones), evenly spaced.
+
+    Raises:
+        SourceError: There is nothing to prepare, or the tokenizer or engine does not suit.
+        OutputError: The folders overlap.
+    """
+    listing = list_texts(source, options.text)
+    if source.is_dir():
+        check_paths(source, out)
+    if limit is not None:
+        listing = listing.limited(limit)
+    found = find_tokenizer(options.tokenizer)
+    tokenizer = TextTokenizer(found, specials=options.specials)
+    layout = _layout(options, tokenizer)
+    verdict = choose_engine(tokenizer, options.engine, _sample(listing, options))
+    recipe = TokenRecipe(
+        chosen=options,
+        tokenizer=found,
+        engine=verdict.engine,
+        verdict=json.dumps(verdict.to_json()),
+        facts_json=json.dumps(_facts(tokenizer, layout)),
+        layout=layout,
+        split=None,
+    )
+    recipes = dict.fromkeys(listing.splits, recipe)
+    parts = options.bounds()
+    if len(parts) > 1:
+        if set(listing.splits) != {"train"}:
+            raise SourceError(
+                f"{source}: has folders for splits ({', '.join(listing.splits)}) already; "
+                "--validation and --test split what has none"
+            )
+        listing = replace(listing, splits=dict.fromkeys(parts, listing.splits["train"]))
+        recipes = {name: replace(recipe, split=name) for name in parts}
+    plan = plan_run(listing, out, recipes, run_options)
+    files = {f"{FOLDER}/{name}": (found.folder / name).read_bytes() for name in found.files}
+    return replace(plan, extras=files)
+
+
+def tokens_to_shards(
+    source: Path | str,
+    out: Path | str,
+    options: TokenOptions,
+    run_options: RunOptions | None = None,
+    on_progress: OnProgress = lambda *_: None,
+) -> Report:
+    """Prepare texts as a dataset of tokens: what `prep tokens` does.
+
+    Args:
+        source: Folder, file or glob of texts.
+        out: Folder to write the dataset to.
+        options: What to make of each text.
+        run_options: How to run; the defaults suit most.
+        on_progress: Told (samples, skipped, bytes) as they are made, from worker threads.
+
+    Returns:
+        What was done; texts that could not be read are in its `skipped`.
+
+    Raises:
+        SourceError: There is nothing to prepare, or the tokenizer or engine does not suit.
+        OutputError: The output folder cannot take the dataset.
+    """
+    chosen = run_options or RunOptions()
+    return run(plan_tokens(Path(source), Path(out), options, chosen), chosen, on_progress)
+
+
+def _sample(listing: Listing, options: TokenOptions) -> "pa.LargeStringArray":
+    """Return the first texts of a few items, evenly spaced; items that are bad are passed over."""
+    import pyarrow as pa
+
+    found, nbytes = [], 0
+    few = listing.limited(_SAMPLE_ITEMS)
+    for item in (item for items in few.splits.values() for item in items):
+        try:
+            documents = next(read_documents(listing.root, item, options.text), None)
+        except SampleError:
+            continue  # the run itself will name it
+        if documents is not None and nbytes < _SAMPLE_NBYTES:
+            texts = documents.texts
+            while len(texts) > 1 and texts.slice(0, len(texts)).nbytes > _SAMPLE_NBYTES:
+                texts = texts.slice(0, len(texts) // 2)
+            found.append(texts)
+            nbytes += texts.nbytes
+    return pa.concat_arrays(found) if found else pa.array([], pa.large_string())
+
+
+def _layout(options: TokenOptions, tokenizer: TextTokenizer) -> AnyLayout:
+    """Return what is stored of a document, special tokens looked up."""
+    dtype = tokenizer.dtype
+    stored = np.dtype(dtype).newbyteorder("<")
+    pad = tokenizer.pad_id if options.pad is None else tokenizer.id_of(options.pad)
+    if options.layout == "fixed" and options.length is not None:
+        if pad is None:
+            raise SourceError(
+                f"{options.tokenizer}: the tokenizer has no padding token; name one with --pad"
+            )
+        frame = RowFrame(
+            length=options.length,
+            pad_id=pad,
+            dtype=stored,
+            prefix_ids=tokenizer.prefix_ids,
+            suffix_ids=tokenizer.suffix_ids,
+            stride=options.stride,
+        )
+        return FixedLayout(frame=frame, pairs=options.text.pair_key is not None)
+    bos = _special(options.bos, tokenizer.bos_id, "BOS", tokenizer, options)
+    eos = _special(options.eos, tokenizer.eos_id, "EOS", tokenizer, options)
+    if options.layout == "packed" and options.length is not None:
+        fill = pad if pad is not None else next(iter((*eos, *bos, 0)))
+        return PackedLayout(
+            dtype=dtype,
+            length=options.length,
+            packing=options.packing,
+            pad_id=fill,
+            bos=bos,
+            eos=eos,
+        )
+    return StreamLayout(dtype=dtype, bos=bos, eos=eos)
+
+
+def _special(
+    wanted: str | None,
+    own: int | None,
+    what: str,
+    tokenizer: TextTokenizer,
+    options: TokenOptions,
+) -> tuple[int, ...]:
+    if wanted == "":
+        return ()
+    if wanted is not None:
+        return (tokenizer.id_of(wanted),)
+    if own is None:
+        option = what.lower()
+        raise SourceError(
+            f"{options.tokenizer}: the tokenizer has no {what} token; name one with --{option}, or "
+            f"--no-{option} to store documents without"
+        )
+    return (own,)
+
+
+def _facts(tokenizer: TextTokenizer, layout: AnyLayout) -> dict[str, Any]:
+    facts = {
+        "sha256": tokenizer.source.sha256,
+        "files": [f"{FOLDER}/{name}" for name in tokenizer.source.files],
+        "largest_id": tokenizer.largest_id,
+        "eos_id": tokenizer.eos_id,
+        "bos_id": tokenizer.bos_id,
+        "pad_id": tokenizer.pad_id,
+        "unk_id": tokenizer.unk_id,
+    }
+    if isinstance(layout, PackedLayout):
+        facts["pad_id"] = layout.pad_id
+    if isinstance(layout, FixedLayout):
+        facts["pad_id"] = layout.frame.pad_id
+    return facts
