@@ -6,7 +6,7 @@ only after `engine_check` has compared them with it. All take Arrow strings and 
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -76,7 +76,9 @@ class FastEngine:
 
     def __init__(self, name: str, tokenizer: TextTokenizer) -> None:
         self.name = name
-        self.version = version(name)
+        with _failures(name):
+            self.version = version(name)
+            self._encode = _LOADERS[name](tokenizer.cleaned)
         self._reference = ReferenceEngine(tokenizer)
         self._plain = tokenizer.specials != "parse"
         self._late = tokenizer.late
@@ -87,8 +89,6 @@ class FastEngine:
             self._unknown = tokenizer.unknown
             special.discard(tokenizer.unknown[1])
         self._ranges = _ranges(special)
-        with _failures(name):
-            self._encode = _LOADERS[name](tokenizer.cleaned)
 
     def encode(self, texts: "pa.LargeStringArray") -> "Encoded":
         """Encode texts; see `Engine.encode`.
@@ -259,7 +259,7 @@ def _failures(name: str) -> Iterator[None]:
     """Name the engine in whatever its package raises."""
     try:
         yield
-    except (ImportError, PackageNotFoundError) as error:
+    except ImportError as error:
         raise EngineError(
             f"{name} is not installed; pip install 'prepshards[engines]', or use --engine auto"
         ) from error
