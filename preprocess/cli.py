@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 import click
 
 from loaders.errors import ShardsError
+from preprocess.cli_export import export
 from preprocess.cli_images import images
 from preprocess.cli_prepare import FOLDER, INTERRUPTED
 from preprocess.cli_tokens import tokens
@@ -76,6 +77,7 @@ def prep() -> None:
     """Prepare training data once, as shards that a GPU never waits for."""
 
 
+prep.add_command(export)
 prep.add_command(images)
 prep.add_command(tokens)
 
