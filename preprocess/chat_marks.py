@@ -36,7 +36,8 @@ class Marks:
 
     Attributes:
         quote: Stands behind the first character of a control token that came with a message.
-        ends: Stand behind the last visible character of each message.
+        ends: Two for each message, which stand behind the last visible character of its content
+            and behind the last text of its last call.
         pattern: Finds any of them.
     """
 
@@ -51,12 +52,12 @@ class Marks:
         Raises:
             ChatError: There are none.
         """
-        if count >= _AREA_SIZE:
-            raise ChatError(f"{count:,} messages, expected fewer than {_AREA_SIZE:,}")
+        if 2 * count >= _AREA_SIZE:
+            raise ChatError(f"{count:,} messages, expected fewer than {_AREA_SIZE // 2:,}")
         for first in _AREAS:
-            pattern = re.compile(f"[{chr(first)}-{chr(first + count)}]")
+            pattern = re.compile(f"[{chr(first)}-{chr(first + 2 * count)}]")
             if not pattern.search(plain):
-                ends = "".join(map(chr, range(first + 1, first + 1 + count)))
+                ends = "".join(map(chr, range(first + 1, first + 1 + 2 * count)))
                 return cls(chr(first), ends, pattern)
         raise ChatError("the chat holds private-use characters of both supplementary areas")
 
@@ -144,9 +145,13 @@ def mark_messages(
             raise ChatError(f"the role of message {number + 1} holds the control token {found[0]}")
         copy: dict[str, Any] = _quoted(dict(message), pattern, quote)
         if ends:
-            copy["content"] = _with_end(copy.get("content"), marks.ends[number])
-            if copy["content"] is None:
-                del copy["content"]
+            if "content" in copy:
+                copy["content"] = _with_end(copy["content"], marks.ends[2 * number])
+            if isinstance(copy.get("tool_calls"), list):
+                # A call may be all that a message has, and comes behind what else it has.
+                *others, last = copy["tool_calls"] or [None]
+                mark = marks.ends[2 * number + 1]
+                copy["tool_calls"] = [*others, _with_call_end(last, mark)] if last else others
         marked.append(copy)
     marked_tools = None if tools is None else _quoted(list(tools), tokens(assistant=False), quote)
     return marked, marked_tools, count
@@ -178,3 +183,34 @@ def _with_end(content: Any, mark: str) -> Any:
             ended = {**content[place], "text": _with_end(texts[place], mark)}
             return [*content[:place], ended, *content[place + 1 :]]
     return content
+
+
+def _with_call_end(call: Any, mark: str) -> Any:
+    """Mark the last text of a call: in its arguments, else its name."""
+    if isinstance(call, dict) and isinstance(call.get("function"), dict):
+        return {**call, "function": _with_call_end(call["function"], mark)}
+    if not isinstance(call, dict):
+        return call
+    marked = _with_last_text_end(call.get("arguments"), mark)
+    if marked is not None:
+        return {**call, "arguments": marked}
+    return {**call, "name": _with_end(call.get("name"), mark)} if "name" in call else call
+
+
+def _with_last_text_end(value: Any, mark: str) -> Any:
+    """Mark the last visible string inside a value; None if there is none."""
+    if isinstance(value, str):
+        return _with_end(value, mark) if value.strip() else None
+    if isinstance(value, dict):
+        parts = list(value.items())
+    elif isinstance(value, list):
+        parts = list(enumerate(value))
+    else:
+        return None
+    for name, part in reversed(parts):
+        marked = _with_last_text_end(part, mark)
+        if marked is not None:
+            copy = value.copy()
+            copy[name] = marked
+            return copy
+    return None

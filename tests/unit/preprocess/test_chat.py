@@ -45,7 +45,8 @@ THINKING = CHATML.replace(
     "{%- if message.content %}{{- message.content }}{% endif %}",
     "{%- set content = message.content.split('</think>')[-1].lstrip('\\n') %}"
     "{%- if loop.last %}"
-    "{%- set thought = message.content.split('</think>')[0].split('<think>')[-1] %}"
+    "{%- set thought = message.content.split('</think>')[0].split('<think>')[-1]"
+    " if '</think>' in message.content else '' %}"
     "{{- '<think>\\n' + thought.strip('\\n') + '\\n</think>\\n\\n' }}{% endif %}{{- content }}",
 ).replace(
     "{{- '<|im_start|>assistant\\n' }}{% endif %}",
@@ -220,6 +221,21 @@ def test_calls_are_learned_and_answers_of_tools_are_not() -> None:
     assert calls.endswith("</tool_call><|im_end|>")
     assert answer == "Fine, and hot.<|im_end|>"
     assert '"parameters": {}' in chat.text
+
+
+@pytest.mark.parametrize("arguments", [{"city": "Rome"}, {"days": [1]}, '{"days": 1}', [], None])
+def test_a_call_without_content_is_found_where_it_is_written_otherwise_than_last(
+    arguments: Any,
+) -> None:
+    call = {"type": "function", "function": {"name": "weather", "arguments": arguments}}
+    turn = {"role": "assistant", "content": "", "tool_calls": [call]}
+    tool = {"role": "tool", "content": "fine"}
+    chat = render_one(tokenizer_of("bytes", THINKING), [TURNS[0], turn, tool, *TURNS[1:]])
+    written = json.dumps(call["function"])
+    assert learned_texts(chat)[0] == f"\n<tool_call>\n{written}\n</tool_call><|im_end|>"
+    empty = {"role": "assistant", "content": "x", "tool_calls": []}
+    chat = render_one(tokenizer_of("bytes", CHATML), [TURNS[0], empty])
+    assert learned_texts(chat) == ["x<|im_end|>"]
 
 
 @pytest.mark.parametrize("kind", ["bytes", "unigram", "words"])
