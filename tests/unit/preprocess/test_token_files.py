@@ -135,7 +135,7 @@ def test_positions_go_on_beyond_32_bits() -> None:
 
 
 def test_shards_and_documents_of_many_blocks_come_out_whole(tmp_path: Path) -> None:
-    lengths = np.arange(600_000) % 4  # no two blocks of documents are alike
+    lengths = np.arange(600_000) % 5  # no two blocks of documents are alike
     offsets = np.append(0, np.cumsum(lengths)).astype(np.uint64)
     ids = (np.arange(offsets[-1]) % 50_257).astype(np.uint16)
     np.memmap(tmp_path / "ids", np.uint16, "w+", shape=len(ids))[:] = ids
