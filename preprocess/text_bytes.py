@@ -151,9 +151,11 @@ def _transcoded(
             held = len(decoder.getstate()[0])
             text = decoder.decode(chunk)
             offset += len(chunk)
-            yield _encoded(text, key, options)
+            if text:
+                yield _encoded(text, key, options)
         held = len(decoder.getstate()[0])
-        yield _encoded(decoder.decode(b"", final=True), key, options)
+        if text := decoder.decode(b"", final=True):
+            yield _encoded(text, key, options)
     except UnicodeDecodeError as error:
         place = offset - held + error.start
         raise SampleError(

@@ -121,7 +121,8 @@ def _whole_records(chunks: Iterator[bytes], delimiter: str, key: str) -> Iterato
     for chunk in chunks:
         cut = quotes.last_end(chunk)
         if cut:
-            yield b"".join((*waiting, chunk[:cut]))
+            # A view: a copy of all that is cut would cost a tenth of the whole reading.
+            yield b"".join((*waiting, memoryview(chunk)[:cut]))
             waiting = [chunk[cut:]] if cut < len(chunk) else []
         else:
             waiting.append(chunk)
