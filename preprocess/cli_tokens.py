@@ -65,6 +65,11 @@ if TYPE_CHECKING:
 @click.option("--add-bos", is_flag=True, help="The tokenizer's own BOS before each document.")
 @click.option("--pad", metavar="TOKEN", help="Token that fills rows.  [default: tokenizer's]")
 @click.option(
+    "--chat-day",
+    metavar="YYYY-MM-DD",
+    help="chat: written by templates that write the date of the day.",
+)
+@click.option(
     "--text-key",
     default=None,
     metavar="A.B",
@@ -138,6 +143,7 @@ def _token_options(options: dict[str, Any]) -> "TokenOptions":
             eos="" if options["no_eos"] else options["eos"],
             bos=None if options["add_bos"] else (options["bos"] or ""),
             pad=options["pad"],
+            chat_day=options["chat_day"],
             validation=options["validation"],
             test=options["test"],
             split_seed=options["split_seed"],

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from preprocess.chat import ChatTemplate, render_chats
+from preprocess.chat_encoding import ChatEncoder, pack_bits
 from preprocess.documents import Documents
 from preprocess.engine_check import audited, differing
 from preprocess.engines import Engine, ReferenceEngine
@@ -56,6 +58,7 @@ class TokenMaker:
         whole: How many hashes there are.
         split_seed: Changes them.
         tells: Whether faults of the input are told: by one split of several that read it.
+        chat: Renders texts that are messages; None where they are texts.
     """
 
     text: TextOptions
@@ -66,6 +69,7 @@ class TokenMaker:
     whole: int
     split_seed: int
     tells: bool
+    chat: ChatTemplate | None = None
 
     def samples(self, source: Path, items: Sequence[Item]) -> Iterator[Rows | SampleError]:
         """Yield the samples of the items, in order; see `preprocess.recipe.Maker`."""
@@ -103,7 +107,8 @@ class TokenMaker:
         pairs = _joined([piece.documents.pairs for piece in pieces])
         metadata = _joined([piece.documents.metadata for piece in pieces])
         kept = self._chosen(keys)
-        hits = self.tokenizer.special_hits(texts) if self.tokenizer.specials != "parse" else None
+        looks = self.tokenizer.specials != "parse"  # what looks like a special token is looked for
+        hits = self.tokenizer.special_hits(texts) if looks else None
         if hits is not None and self.tokenizer.specials == "error":
             bad = np.flatnonzero(hits if kept is None else hits & kept)
             skipped += [SampleError(_text(keys[i]), _SPECIAL) for i in bad.tolist()]
@@ -117,7 +122,13 @@ class TokenMaker:
             hits = None if hits is None else hits[kept]
         places = np.concatenate([_places(piece) for piece in pieces])
         places = places if kept is None else places[kept]
-        encoded, audit = self._encoded(texts, pairs, places)
+        if self.chat is None:
+            encoded, audit = self._encoded(texts, pairs, places)
+        else:
+            encoded, audit, documents, errors = self._encoded_chats(self.chat, texts, keys)
+            skipped += errors
+            keys = [keys[index] for index in documents.tolist()]
+            metadata = None if metadata is None else metadata.take(pa.array(documents))
         laid_out = self.layout.lay_out(encoded)
         skipped += [SampleError(_text(keys[i]), why) for i, why in laid_out.refused.items()]
         tallies = self._tallies(texts, encoded, laid_out)
@@ -178,6 +189,28 @@ class TokenMaker:
             raise Mismatch(self.engine.name)
         return ids, counts, len(positions)
 
+    def _encoded_chats(
+        self, chat: ChatTemplate, texts: "pa.LargeStringArray", keys: Sequence[bytes]
+    ) -> tuple[Encoded, int, NDArray[np.int64], tuple[SampleError, ...]]:
+        """Return ids and masks, documents that the reference has encoded, those left, and why."""
+        import pyarrow as pa
+
+        audit = 0
+
+        def encode(rendered: list[str]) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+            nonlocal audit
+            places = np.arange(len(rendered), dtype=np.int64)
+            ids, counts, more = self._audited(pa.array(rendered, pa.large_string()), places)
+            audit += more
+            return ids, counts
+
+        names = [_text(key) for key in keys]
+        chats = list(render_chats(chat, texts.to_pylist(), names))
+        found = ChatEncoder(self.tokenizer.pretrained, encode).encode(chats)
+        bits, nbytes = pack_bits(found.mask, found.counts)
+        encoded = Encoded(ids=found.ids, counts=found.counts, bits=bits, bit_counts=nbytes)
+        return encoded, audit, found.documents, found.errors
+
     def _tallies(
         self, texts: "pa.LargeStringArray", encoded: Encoded, laid_out: LaidOut
     ) -> dict[str, tuple[int, ...]]:
@@ -189,6 +222,7 @@ class TokenMaker:
         return {
             "documents": (len(lengths) - len(laid_out.refused),),
             "text_nbytes": (nbytes,),
+            "learned": (0 if encoded.bits is None else int(np.bitwise_count(encoded.bits).sum()),),
             "tokens": (len(encoded.ids),),
             "lengths": tuple(bins.tolist()),
             "unknown": (0 if unknown is None else int((encoded.ids == unknown[1]).sum()),),

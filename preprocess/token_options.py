@@ -1,6 +1,7 @@
 """What `prep tokens` makes of each text: the user's options."""
 
 from dataclasses import asdict, dataclass, field
+from datetime import date
 from typing import Any, Final, Literal, get_args
 
 from preprocess.text_options import TextOptions
@@ -34,6 +35,8 @@ class TokenOptions:
         eos: Token after each document of stream and packed; "" for none, None for the tokenizer's.
         bos: Token before each document of stream and packed; "" for none, None for the tokenizer's.
         pad: Token that fills rows; None for the tokenizer's.
+        chat_day: chat only: what a template that writes the date of the day writes instead, as
+            "YYYY-MM-DD".
         validation: Share of the documents that become the validation split, by a stable hash.
         test: Share that becomes the test split.
         split_seed: Changes which documents these are.
@@ -50,6 +53,7 @@ class TokenOptions:
     eos: str | None = None
     bos: str | None = ""
     pad: str | None = None
+    chat_day: str | None = None
     validation: float = 0.0
     test: float = 0.0
     split_seed: int = 0
@@ -62,22 +66,36 @@ class TokenOptions:
         for name, allowed in choices.items():
             if getattr(self, name) not in get_args(allowed):
                 raise ValueError(f"{name}={getattr(self, name)!r}: expected {get_args(allowed)}")
-        rows = self.layout in {"fixed", "packed"}
-        if rows and self.length is None:
-            raise ValueError(f"length: layout {self.layout} needs the tokens of a row")
-        if not rows and self.length is not None:
-            raise ValueError(f"length={self.length}: layout {self.layout} has no rows")
-        if self.length is not None and not 1 <= self.length <= _MAX_LENGTH:
-            raise ValueError(f"length={self.length}: expected 1..{_MAX_LENGTH}")
-        if self.stride is not None and self.layout != "fixed":
-            raise ValueError(f"stride={self.stride}: only layout fixed cuts documents into rows")
-        if self.text.pair_key is not None and self.layout != "fixed":
-            raise ValueError("pair_key: only layout fixed has pairs of texts")
-        if self.text.json_values != (self.layout == "chat"):
-            raise ValueError("text.json_values: expected exactly with layout chat")
+        self._check_layout()
         shares = (self.validation, self.test)
         if min(shares) < 0 or sum(shares) >= 1:
             raise ValueError(f"validation, test = {shares}: expected shares that leave some train")
+        if self.chat_day is not None:
+            date.fromisoformat(self.chat_day)
+
+    def _check_layout(self) -> None:
+        """Refuse options of other layouts."""
+        rows = self.layout in {"fixed", "packed"}
+        if rows and self.length is None:
+            raise ValueError(f"length: layout {self.layout} needs the tokens of a row")
+        if self.length is not None and not 1 <= self.length <= _MAX_LENGTH:
+            raise ValueError(f"length={self.length}: expected 1..{_MAX_LENGTH}")
+        only = {
+            "length": (self.length, ("fixed", "packed")),
+            "stride": (self.stride, ("fixed",)),
+            "pair_key": (self.text.pair_key, ("fixed",)),
+            "chat_day": (self.chat_day, ("chat",)),
+        }
+        for name, (value, layouts) in only.items():
+            if value is not None and self.layout not in layouts:
+                raise ValueError(f"{name}={value}: only with layout {' or '.join(layouts)}")
+        if self.text.json_values != (self.layout == "chat"):
+            raise ValueError("text.json_values: expected exactly with layout chat")
+        if self.layout == "chat" and self.specials != "text":
+            raise ValueError(
+                f"specials={self.specials!r}: with layout chat the template writes the special "
+                "tokens, and what looks like one in a message stays text"
+            )
 
     def bounds(self) -> dict[str, tuple[int, int]]:
         """Return which hashes below SPLIT_STEPS are of which split; train alone by default."""

@@ -4,12 +4,14 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 
 from loaders.format.spec import FieldSpec
+from preprocess.chat import ChatTemplate, read_chat_template
 from preprocess.engine_check import choose_engine
 from preprocess.engines import ReferenceEngine, open_engine
 from preprocess.errors import SampleError, SourceError
@@ -103,7 +105,7 @@ class TokenRecipe:
     @contextmanager
     def opened(self) -> Iterator[Maker]:
         """Load the tokenizer and the engine."""
-        tokenizer = TextTokenizer(self.tokenizer, specials=self.chosen.specials)
+        tokenizer = _load(self.tokenizer, self.chosen)
         maker = TokenMaker(
             text=self.chosen.text,
             tokenizer=tokenizer,
@@ -113,6 +115,7 @@ class TokenRecipe:
             whole=SPLIT_STEPS,
             split_seed=self.chosen.split_seed,
             tells=self.split in {None, next(iter(self.chosen.bounds()))},
+            chat=_template(tokenizer, self.chosen) if self.chosen.layout == "chat" else None,
         )
         yield _Watched(maker, self)
 
@@ -162,7 +165,7 @@ def plan_tokens(
     if limit is not None:
         listing = listing.limited(limit)
     found = find_tokenizer(options.tokenizer)
-    tokenizer = TextTokenizer(found, specials=options.specials)
+    tokenizer = _load(found, options)
     layout = _layout(options, tokenizer)
     verdict = choose_engine(tokenizer, options.engine, _sample(listing, options))
     recipe = TokenRecipe(
@@ -216,6 +219,20 @@ def tokens_to_shards(
     return run(plan_tokens(Path(source), Path(out), options, chosen), chosen, on_progress)
 
 
+def _load(found: TokenizerSource, options: TokenOptions) -> TextTokenizer:
+    # The template of a chat writes special tokens; `ChatEncoder` keeps those of messages text.
+    specials = "parse" if options.layout == "chat" else options.specials
+    return TextTokenizer(found, specials=specials)
+
+
+def _template(tokenizer: TextTokenizer, options: TokenOptions) -> ChatTemplate:
+    day = None if options.chat_day is None else date.fromisoformat(options.chat_day)
+    try:
+        return read_chat_template(tokenizer.pretrained, day=day)
+    except ValueError as error:
+        raise SourceError(f"{options.tokenizer}: {error}") from error
+
+
 def _sample(listing: Listing, options: TokenOptions) -> "pa.LargeStringArray":
     """Return the first texts of a few items, evenly spaced; items that are bad are passed over."""
     import pyarrow as pa
@@ -255,6 +272,9 @@ def _layout(options: TokenOptions, tokenizer: TextTokenizer) -> AnyLayout:
             stride=options.stride,
         )
         return FixedLayout(frame=frame, pairs=options.text.pair_key is not None)
+    if options.layout == "chat":
+        _template(tokenizer, options)
+        return StreamLayout(dtype=dtype, masked=True)
     bos = _special(options.bos, tokenizer.bos_id, "BOS", tokenizer, options)
     eos = _special(options.eos, tokenizer.eos_id, "EOS", tokenizer, options)
     if options.layout == "packed" and options.length is not None:
