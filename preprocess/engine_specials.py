@@ -18,20 +18,71 @@ def contains_any(texts: "pa.LargeStringArray", needles: Iterable[str]) -> "NDArr
 
     Args:
         texts: [N] strings without nulls.
-        needles: At least one string.
+        needles: Strings, none of them empty.
 
     Returns:
         [N] bool, its own memory.
     """
     import pyarrow.compute as pc
 
-    # RE2 quotes by a backslash before punctuation; other characters stand for themselves.
-    pattern = "|".join(
-        "".join(f"\\{c}" if c.isascii() and not c.isalnum() and c != "_" else c for c in needle)
-        for needle in needles
-    )
-    found = pc.match_substring_regex(texts, pattern)
-    return np.array(found.to_numpy(zero_copy_only=False), np.bool_)
+    # Apart by their first character: RE2 leaps to the next place where a pattern can begin if there
+    # is only one such character (13 GB/s a core; 0.65 where the alternatives share none).
+    groups: dict[str, list[str]] = {}
+    for needle in needles:
+        groups.setdefault(needle[0], []).append(_quoted(needle))
+    found = np.zeros(len(texts), np.bool_)
+    for alternatives in groups.values():
+        matches = pc.match_substring_regex(texts, "|".join(alternatives))
+        found |= matches.to_numpy(zero_copy_only=False)
+    return found
+
+
+def late_hits(
+    texts: "pa.LargeStringArray",
+    parsing: Any,
+    special_ids: Mapping[str, int],
+    unknown: tuple[str, int] | None,
+) -> "NDArray[np.bool_]":
+    """Say which texts hold special tokens, of a tokenizer that looks for them after normalizing.
+
+    Args:
+        texts: [N] strings without nulls.
+        parsing: The `tokenizers.Tokenizer`, set to read special tokens as such.
+        special_ids: Text and id of the special tokens.
+        unknown: Text and id of the unknown token, which ordinary texts give as well.
+
+    Returns:
+        [N] bool.
+    """
+    import pyarrow as pa
+
+    # Only the tokenizer can tell. Where the letters of special tokens stay in sight, most texts
+    # need not be asked about.
+    hits = np.ones(len(texts), np.bool_)
+    letters = {text.replace("\u2581", " ").strip() for text in special_ids}
+    in_sight = all(text and " " not in text for text in letters)
+    if in_sight and _letters_survive(json.loads(parsing.to_str())["normalizer"]):
+        hits = contains_any(texts, letters)
+    asked = texts.filter(pa.array(hits)).to_pylist()
+    special = set(special_ids.values()) - {unknown[1] if unknown else None}
+    encodings = parsing.encode_batch_fast(asked, add_special_tokens=False)
+    hits[hits] = [not special.isdisjoint(one.ids) for one in encodings]
+    if unknown is not None and unknown[0] in special_ids:
+        hits |= contains_any(texts, (unknown[0],))
+    return hits
+
+
+def _letters_survive(normalizer: Mapping[str, Any]) -> bool:
+    """Say whether a normalizer changes nothing but spaces."""
+    kind = normalizer["type"]
+    if kind == "Sequence":
+        return all(_letters_survive(one) for one in normalizer["normalizers"])
+    return bool(kind == "Prepend" or normalizer.get("pattern") == {"String": " "})
+
+
+def _quoted(text: str) -> str:
+    """Quote for RE2: a backslash before punctuation; other characters stand for themselves."""
+    return "".join(f"\\{c}" if c.isascii() and not c.isalnum() and c != "_" else c for c in text)
 
 
 def speak_plainly(

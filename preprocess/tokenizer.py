@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 
-from preprocess.engine_specials import contains_any, speak_plainly
+from preprocess.engine_specials import contains_any, late_hits, speak_plainly
 from preprocess.errors import SourceError
 
 if TYPE_CHECKING:
@@ -221,12 +221,9 @@ class TextTokenizer:
         """
         if not self.special_texts or not len(texts):
             return np.zeros(len(texts), np.bool_)
-        hits = contains_any(texts, self.special_texts)
-        if self._late:
-            special = set(self.special_ids.values())
-            encodings = self._parsing.encode_batch_fast(texts.to_pylist(), add_special_tokens=False)
-            hits |= np.fromiter((not special.isdisjoint(one.ids) for one in encodings), np.bool_)
-        return hits
+        if not self._late:
+            return contains_any(texts, self.special_texts)
+        return late_hits(texts, self._parsing, self.special_ids, self.unknown)
 
     @cached_property
     def unknown(self) -> tuple[str, int] | None:

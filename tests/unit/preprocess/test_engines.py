@@ -220,7 +220,9 @@ def test_one_document_in_a_thousand_is_audited_and_always_the_same() -> None:
     assert np.array_equal(tail, chosen[chosen >= 100_000])
 
 
-def test_every_batch_has_one_audited_document() -> None:
-    assert audited(np.array([0]), seed=-1).tolist() == [0]
-    assert len(audited(np.arange(5), seed=2**70)) == 1
+def test_a_batch_of_many_documents_has_one_audited_and_few_are_not_all_audited() -> None:
+    assert all(len(audited(np.arange(500), seed=seed)) >= 1 for seed in range(200))
+    single = [len(audited(np.array([place]), seed=2**70)) for place in range(20_000)]
+    assert 5 <= sum(single) <= 50
+    assert audited(np.arange(5), seed=-1).dtype == np.int64
     assert audited(np.empty(0, np.int64), seed=0).tolist() == []

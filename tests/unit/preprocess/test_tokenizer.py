@@ -200,15 +200,43 @@ def test_texts_that_hold_special_tokens_are_found(bpe: Path) -> None:
     assert load(bpe).special_hits(strings()).tolist() == []
 
 
-def test_special_tokens_sought_in_the_normalized_text_are_found(bpe: Path, tmp_path: Path) -> None:
-    content = json.loads((bpe / "tokenizer.json").read_text())
-    content["normalizer"] = {"type": "Lowercase"}
+PREPEND = {"type": "Prepend", "prepend": "\u2581"}
+SPACES = {"type": "Replace", "pattern": {"String": " "}, "content": "\u2581"}
+
+
+def normalized(folder: Path, out: Path, normalizer: dict[str, object]) -> TextTokenizer:
+    """Load a tokenizer that looks for its special tokens in the normalized text."""
+    content = json.loads((folder / "tokenizer.json").read_text())
+    content["normalizer"] = normalizer
     for token in content["added_tokens"]:
         token["normalized"] = True
-    (tmp_path / "tokenizer.json").write_text(json.dumps(content))
-    tokenizer = load(tmp_path / "tokenizer.json")
-    hits = tokenizer.special_hits(strings("a<|EndOfText|>b", "<|endoftext|>", "EndOfText"))
-    assert hits.tolist() == [True, True, False]
+    (out / "tokenizer.json").write_text(json.dumps(content))
+    return load(out / "tokenizer.json")
+
+
+def test_special_tokens_sought_in_the_normalized_text_are_found(bpe: Path, tmp_path: Path) -> None:
+    tokenizer = normalized(bpe, tmp_path, {"type": "Lowercase"})
+    hits = tokenizer.special_hits(strings("a<|EndOfText|>b", "<|endoftext|>", "EndOfText", ""))
+    assert hits.tolist() == [True, True, False, False]
+
+
+def test_special_tokens_behind_changed_spaces_are_found(bpe: Path, tmp_path: Path) -> None:
+    tokenizer = normalized(bpe, tmp_path, {"type": "Sequence", "normalizers": [PREPEND, SPACES]})
+    # The prefix is put before the special tokens as well: they are met after a space alone.
+    hits = tokenizer.special_hits(
+        strings("<|pad|>", "a <|pad|>b", "a<|pad|>", "dog", "a <|endoftext|> b")
+    )
+    assert hits.tolist() == [True, True, False, False, True]
+
+
+def test_the_text_of_an_unknown_token_is_found_and_unknown_letters_are_not(
+    unigram: Path, tmp_path: Path
+) -> None:
+    texts = strings("x <unk>", "\u4e01", "dog", "</s>")
+    hits = [True, False, False, True]
+    assert load(unigram).special_hits(texts).tolist() == hits
+    late = normalized(unigram, tmp_path, {"type": "NFKC"})
+    assert late.special_hits(texts).tolist() == hits
 
 
 @pytest.mark.parametrize("make", [make_bpe, make_wordpiece, make_unigram])
