@@ -32,7 +32,6 @@ class Blocks:
         stride: From the start of one window to the next.
         tail: What becomes of the tokens after the last whole window.
         fill: Stands in x after the last token.
-        ends: [shards] int64, where each shard ends in the stream.
     """
 
     store: TokenStore
@@ -40,12 +39,11 @@ class Blocks:
     stride: int
     tail: Tail
     fill: int
-    ends: NDArray[np.int64]
 
     @property
     def count(self) -> int:
         """Windows."""
-        total = int(self.ends[-1]) if len(self.ends) else 0
+        total = int(self.store.ends[-1]) if len(self.store.ends) else 0
         targets = total - 1  # tokens that have a next one
         if self.tail == "drop":
             return max(0, (targets - self.block_size) // self.stride + 1)
@@ -62,25 +60,29 @@ class Blocks:
 
     def gather_into(self, indices: NDArray[np.int64], buffers: Mapping[str, NDArray[Any]]) -> None:
         """Copy the windows out of the maps."""
-        size = self.block_size + 1
         starts = indices * self.stride
-        shards = np.searchsorted(self.ends, starts, side="right")
-        firsts = starts - np.concatenate(([0], self.ends))[shards]
-        maps = {shard: self.store.column(TOKENS, shard) for shard in set(shards.tolist())}
+        shards = np.searchsorted(self.store.ends, starts, side="right").tolist()
+        maps = {shard: self.store.column(TOKENS, shard) for shard in set(shards)}
+        before = {shard: int(self.store.ends[shard]) - len(rows) for shard, rows in maps.items()}
+        size = self.block_size + 1
         pieces: list[NDArray[Any]] = []
-        for shard, first in zip(shards.tolist(), firsts.tolist(), strict=True):
+        for shard, start in zip(shards, starts.tolist(), strict=True):
+            first = start - before[shard]
             piece = maps[shard][first : first + size]
             pieces.append(piece)
             if len(piece) < size:
                 pieces += self._following(shard + 1, size - len(piece))
+        # One call for all: slower alternatives were an index into a view of all windows, shard by
+        # shard (1.3 times for four shards), and a loop of assignments (1.1 times).
         concatenate_into(pieces, buffers[_BLOCK])
         if self.tail == "pad":
-            buffers[_KNOWN][:] = np.minimum(int(self.ends[-1]) - starts, size)
+            total = int(self.store.ends[-1]) if len(self.store.ends) else 0
+            np.minimum(total - starts, size, out=buffers[_KNOWN])
 
     def _following(self, shard: int, missing: int) -> list[NDArray[Any]]:
         """Return what a window takes from the shards after its own, and then of fill."""
         pieces = []
-        while missing and shard < len(self.ends):
+        while missing and shard < len(self.store.ends):
             piece = self.store.column(TOKENS, shard)[:missing]
             pieces.append(piece)
             missing -= len(piece)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from loaders.errors import SelectionError
 from loaders.token_blocks import IGNORED
-from loaders.token_store import LENGTH, LOSS_MASK, TOKENS, TokenStore
+from loaders.token_store import LENGTH, LOSS_MASK, PAIR_START, TOKENS, TokenStore
 from loaders.token_views import Labels, TokenPart, count_of, first_of, widen
 from loaders.views import Part
 
@@ -90,7 +90,14 @@ class Padded:
         """Return the rows of ids, the lengths, and what names the samples."""
         rows = TokenPart(TOKENS, self.store.dtype, self.shape)
         lengths = TokenPart(LENGTH, np.dtype(np.int64), count_of)
-        return (rows, lengths, *self.labels.parts())
+        if not self._paired:
+            return (rows, lengths, *self.labels.parts())
+        pairs = TokenPart(PAIR_START, np.dtype(np.int64), count_of)
+        return (rows, lengths, pairs, *self.labels.parts())
+
+    @property
+    def _paired(self) -> bool:
+        return PAIR_START in self.store.fields
 
     def shape(self, indices: NDArray[np.int64]) -> tuple[int, ...]:
         """Return the shape of the rows of a batch."""
@@ -120,6 +127,9 @@ class Padded:
         for row, piece in zip(rows, pieces, strict=True):
             row[: len(piece)] = piece[:wide]
         np.minimum(self._lengths(indices), wide, out=buffers[LENGTH])
+        if self._paired:
+            found = self.store.rows(PAIR_START, indices)
+            buffers[PAIR_START][:] = np.array(found, np.int64).reshape(-1)
         self.labels.gather_into(indices, buffers)
 
     def show(self, rows: Mapping[str, Tensor]) -> dict[str, Any]:
@@ -127,7 +137,11 @@ class Padded:
         ids = widen(rows[TOKENS])
         places = torch.arange(ids.shape[1], device=ids.device)
         mask = places < rows[LENGTH][:, None]
-        return {"input_ids": ids, _MASK: mask, **self.labels.show(rows)}
+        shown = {"input_ids": ids, _MASK: mask}
+        if self._paired:
+            second = mask & (places >= rows[PAIR_START][:, None])
+            shown["token_type_ids"] = second.to(torch.int64)
+        return {**shown, **self.labels.show(rows)}
 
     def sample(self, batch: dict[str, Any]) -> dict[str, Any]:
         """Return the only sample of a batch of one."""

@@ -17,6 +17,7 @@ TokenizerId = Literal["eos_id", "pad_id", "largest_id"]
 
 TOKENS: Final = "tokens"
 LENGTH: Final = "length"
+PAIR_START: Final = "pair_start"
 DOCUMENT_LENGTHS: Final = "document_lengths"
 LOSS_MASK: Final = "loss_mask"
 KEY: Final = "key"
@@ -42,6 +43,8 @@ class TokenStore:
         layout: How documents became samples.
         fields: The stored fields by name.
         dtype: Of the stored tokens.
+        ends: [shards] int64, where the tokens of each shard end in the stream of the split; empty
+            where rows of one length are stored.
 
     Raises:
         SelectionError: It holds no tokens, or not this split.
@@ -69,11 +72,12 @@ class TokenStore:
         self.layout: Layout = found[0] if found else "stream"
         if len(found) > 1 or self.fields[TOKENS].ragged != (self.layout in {"stream", "chat"}):
             raise FormatError(f"{path}: {split} has the fields {[*self.fields]}, of no one layout")
+        self.ends: NDArray[np.int64] = np.cumsum(spec.values.get(TOKENS, ()), dtype=np.int64)
         self._spec = spec
         self._container = CONTAINERS[self.manifest.container]
         self._columns = {column.name: (column, rows) for column, rows in spec.columns()}
-        self._ends = np.cumsum(spec.counts, dtype=np.int64)  # [shards]
-        self._starts = np.concatenate(([0], self._ends))
+        self._row_ends = np.cumsum(spec.counts, dtype=np.int64)  # [shards]
+        self._row_starts = np.concatenate(([0], self._row_ends))
         self._maps: dict[tuple[str, int], NDArray[Any]] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -91,10 +95,6 @@ class TokenStore:
     def width(self) -> int:
         """Ids in a stored row of the layouts with rows of one length."""
         return self.fields[TOKENS].shape[0]
-
-    def values(self, name: str) -> tuple[int, ...]:
-        """Return the values of a ragged field in each shard."""
-        return self._spec.values[name]
 
     def tokenizer_id(self, name: TokenizerId) -> int | None:
         """Return an id that the manifest states; None where it does not."""
@@ -161,8 +161,8 @@ class TokenStore:
 
     def places(self, indices: NDArray[np.int64]) -> list[tuple[int, int]]:
         """Return shard and row of each sample."""
-        shards = np.searchsorted(self._ends, indices, side="right")
-        rows = indices - self._starts[shards]
+        shards = np.searchsorted(self._row_ends, indices, side="right")
+        rows = indices - self._row_starts[shards]
         return list(zip(shards.tolist(), rows.tolist(), strict=True))
 
     def rows(self, name: str, indices: NDArray[np.int64]) -> list[NDArray[Any]]:
@@ -221,8 +221,8 @@ _SERVED: Final[Mapping[Layout, str]] = {
 
 def concatenate_into(pieces: Sequence[NDArray[Any]], buffer: NDArray[Any]) -> None:
     """Copy pieces back to back into a C-contiguous array of as many elements."""
-    # One call copies them all; NumPy wants at least one piece.
-    np.concatenate([*pieces, np.empty(0, buffer.dtype)], out=buffer.reshape(-1))
+    if pieces:  # NumPy wants at least one
+        np.concatenate(pieces, out=buffer.reshape(-1))
 
 
 def _reopen(path: Path, split: str, fingerprint: str) -> TokenStore:

@@ -149,7 +149,10 @@ class TokenView(Dataset[dict[str, Any]]):
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """What names a sample beside its tokens, as far as it is stored: "key" and "metadata"."""
+    """What names a sample beside its tokens, as far as it is stored: "key" and "metadata".
+
+    In layout packed a sample has one of each for every document in its row, one a line.
+    """
 
     store: TokenStore
 
@@ -187,16 +190,21 @@ class Labels:
             buffers[_lengths(name)][:] = [len(piece) for piece in pieces]
 
     def show(self, rows: Mapping[str, Tensor]) -> dict[str, list[Any]]:
-        """Return B keys as text, and B dicts of metadata."""
+        """Return B keys as text and B dicts of metadata, in layout packed B lists of them."""
         return {name: self._show(name, rows) for name in self.names}
 
     def _show(self, name: str, rows: Mapping[str, Tensor]) -> list[Any]:
         data = rows[name].numpy().tobytes()
         ends = rows[_lengths(name)].cumsum(0).tolist()
         pieces = [data[a:b] for a, b in zip([0, *ends], ends, strict=False)]
-        if name == METADATA:
-            return [json.loads(piece) for piece in pieces]
-        return [piece.rstrip(b"\0").decode(errors="surrogateescape") for piece in pieces]
+        decode = json.loads if name == METADATA else _decode_key
+        if self.store.layout == "packed":
+            return [[decode(line) for line in piece.split(b"\n") if line] for piece in pieces]
+        return [decode(piece) for piece in pieces]
+
+
+def _decode_key(data: bytes) -> str:
+    return data.rstrip(b"\0").decode(errors="surrogateescape")
 
 
 def _lengths(name: str) -> str:

@@ -102,9 +102,9 @@ class TokenDataset:
     @property
     def tokens(self) -> int:
         """Stored ids; in the layouts fixed and packed with the padding of their rows."""
-        if self._store.fields[TOKENS].ragged:
-            return sum(self._store.values(TOKENS))
-        return len(self) * self._store.width
+        if not self._store.fields[TOKENS].ragged:
+            return len(self) * self._store.width
+        return int(self._store.ends[-1]) if len(self._store.ends) else 0
 
     def documents(self) -> TokenView:
         """Serve whole documents, of the layouts stream and chat.
@@ -162,8 +162,7 @@ class TokenDataset:
         fill = 0
         if tail == "pad":
             fill = store.fill(None, 'tail="pad" fills the last window', 'use tail="drop"')
-        ends = np.cumsum(store.values(TOKENS), dtype=np.int64)
-        blocks = Blocks(store, block_size, step, tail, fill, ends)
+        blocks = Blocks(store, block_size, step, tail, fill)
         if not blocks.count:
             raise SelectionError(
                 f"{self.path}: block_size={block_size} needs {block_size + 1} tokens, {self.split} "
@@ -185,7 +184,8 @@ class TokenDataset:
 
         Returns:
             A dataset of {"input_ids": int64 [L], "attention_mask": bool [L]}, with "key" and
-            "metadata" where stored; batches hold [B, L].
+            "metadata" where stored; for pairs of texts also "token_type_ids" int64 [L], 1 in the
+            second text. Batches hold [B, L].
 
         Raises:
             SelectionError: Another layout is stored, or an option is out of range.
@@ -226,9 +226,9 @@ class TokenDataset:
         Returns:
             A dataset of {"tokens": int64 [L], "position_ids": int64 [L], from 0 in each document,
             "document_ids": int64 [L], from 0 in each row, "cu_seqlens": int32 [segments + 1],
-            "max_seqlen": int}, with "key" and "metadata" where stored; batches hold [B, L], and
-            "cu_seqlens" over all rows of the batch. `document_mask` turns "document_ids" into a
-            mask for flex_attention.
+            "max_seqlen": int}; where stored with "key" and "metadata", lists with one for each
+            document in the row. Batches hold [B, L], and "cu_seqlens" over all rows of the batch.
+            `document_mask` turns "document_ids" into a mask for flex_attention.
 
         Raises:
             SelectionError: Another layout is stored.

@@ -10,7 +10,8 @@ from torch.nn.attention.flex_attention import create_mask, flex_attention
 from torch.nn.functional import scaled_dot_product_attention
 
 from loaders import FormatError, Loader, document_mask, open_tokens
-from tests.token_stores import write_packed
+from loaders.format.spec import FieldSpec
+from tests.token_stores import stream_fields, text, write_packed, write_store
 
 ROWS = [[[[4, 5], [], [6]], [[7, 8, 9, 10, 11]]], [[[12, 13, 14]], [[]]]]
 
@@ -65,6 +66,25 @@ def test_segments_cut_the_flat_batch_into_the_documents(packed: Any) -> None:
         for start, stop in pairwise(bounds):
             assert len(set(ids[start:stop].tolist())) == 1
             assert positions[start:stop].tolist() == list(range(stop - start))
+
+
+def test_a_row_has_the_key_and_the_metadata_of_each_of_its_documents(tmp_path: Path) -> None:
+    fields = (
+        FieldSpec(name="tokens", dtype="uint16", shape=(4,), role="tokens"),
+        FieldSpec(name="document_lengths", dtype="uint32", shape=(), role="length", ragged=True),
+        *stream_fields(metadata=True)[1:],
+    )
+    shard = {
+        "tokens": [np.array([3, 4, 5, 6]), np.array([7, 8, 9, 1])],
+        "document_lengths": [np.array([1, 3]), np.array([3])],
+        "key": [text("a.txt:1\né.txt:9"), text("b.txt:2")],
+        "metadata": [text('{"n":1}\n{"n":9}'), text('{"n":2}')],
+    }
+    packed = open_tokens(write_store(tmp_path, fields, [shard])).packed()
+    batch = packed.__getitems__([1, 0])
+    assert batch["key"] == [["b.txt:2"], ["a.txt:1", "é.txt:9"]]
+    assert batch["metadata"] == [[{"n": 2}], [{"n": 1}, {"n": 9}]]
+    assert packed[0]["key"] == ["a.txt:1", "é.txt:9"]
 
 
 def test_an_empty_batch_of_rows_is_empty(packed: Any) -> None:

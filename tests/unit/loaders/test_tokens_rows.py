@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from loaders import FormatError, Loader, SelectionError, open_tokens
-from tests.token_stores import write_chat, write_fixed, write_stream
+from loaders.format.spec import FieldSpec
+from tests.token_stores import write_chat, write_fixed, write_store, write_stream
 
 DOCUMENTS = [[[4, 5, 6]], [[7], [], [8, 9, 10, 11, 12]]]
 
@@ -46,6 +47,22 @@ def test_a_stored_length_above_the_row_is_refused(tmp_path: Path) -> None:
     assert rows(padded.__getitems__([0, 1])) == [[4, 5, 6], [7]]
     with pytest.raises(FormatError, match=r"00001\.length\.npy: sample 2: 7 tokens in a row of 6"):
         padded.__getitems__([0, 3])
+
+
+def test_pairs_of_texts_say_which_tokens_are_of_the_second(tmp_path: Path) -> None:
+    tokens = FieldSpec(name="tokens", dtype="uint16", shape=(5,), role="tokens")
+    names = ("length", "pair_start")
+    lengths = [FieldSpec(name=name, dtype="uint32", shape=(), role="length") for name in names]
+    shard = {
+        "tokens": [np.array([4, 5, 6, 7, 1]), np.array([4, 5, 1, 1, 1])],
+        "length": [np.uint32(4), np.uint32(2)],
+        "pair_start": [np.uint32(2), np.uint32(2)],
+    }
+    ds = open_tokens(write_store(tmp_path, (tokens, *lengths), [shard]))
+    batch = ds.padded().__getitems__([1, 0])
+    assert batch["token_type_ids"].tolist() == [[0, 0, 0, 0, 0], [0, 0, 1, 1, 0]]
+    assert batch["token_type_ids"].dtype == torch.int64
+    assert ds.padded(3)[0]["token_type_ids"].tolist() == [0, 0, 1]
 
 
 def test_documents_are_padded_to_the_longest_of_their_batch(tmp_path: Path) -> None:
