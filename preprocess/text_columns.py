@@ -107,8 +107,19 @@ def documents_of(rows: Rows, file: str, options: TextOptions) -> Documents:
         texts, pairs, metadata = (_kept(column, good) for column in (texts, pairs, metadata))
         numbers = numbers[good]
     return Documents(
-        texts=texts, places=numbers, pairs=pairs, metadata=metadata, errors=tuple(errors)
+        texts=_compact(texts),
+        places=numbers,
+        pairs=None if pairs is None else _compact(pairs),
+        metadata=metadata,
+        errors=tuple(errors),
     )
+
+
+def _compact(texts: Any) -> Any:
+    """Return the same strings, not as a slice of more: engines take the buffers as they are."""
+    import pyarrow as pa
+
+    return pa.concat_arrays([texts]) if texts.offset else texts
 
 
 def _plain(column: Any) -> Any:

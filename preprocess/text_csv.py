@@ -4,7 +4,7 @@ import csv
 import io
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -14,13 +14,10 @@ from preprocess.sources import Item
 from preprocess.text_bytes import invalid_utf8, open_item, open_text
 from preprocess.text_columns import Rows, documents_of, needed_keys, read_column
 from preprocess.text_options import TextOptions
+from preprocess.text_quotes import QuoteReader, whole_records
 from preprocess.text_records import listed
 from preprocess.text_tables import named_faults
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-_QUOTE: Final = ord('"')
 _MAX_NBYTES: Final = (1 << 31) - 2
 """Arrow's parser counts the bytes of a block in 32 bits."""
 
@@ -29,8 +26,8 @@ def read_csv(root: Path, item: Item, options: TextOptions, delimiter: str) -> It
     """Yield the documents of a table of text; rows are numbered from 1 below the header.
 
     Empty lines are no rows, and an empty field is an empty text. The file as a whole is refused
-    where a quote stands neither around a field nor doubled in one: which field holds what would
-    be a guess from there on (RFC 4180 section 2).
+    where a quoted field goes on behind its closing quote, or is never closed: which field holds
+    what would be a guess from there on (RFC 4180 section 2).
 
     Raises:
         SampleError: The file cannot be read, is damaged, or has no such columns; its quotes are
@@ -40,7 +37,7 @@ def read_csv(root: Path, item: Item, options: TextOptions, delimiter: str) -> It
         text = open_text(file, item.key, options)
         names: list[str] = []
         done = 0
-        for block in _whole_records(text.chunks, delimiter, item.key):
+        for block in whole_records(text.chunks, delimiter, item.key):
             data = block.lstrip(b"\r\n")
             if not names:
                 names, data = _take_header(data, delimiter, item.key)
@@ -52,94 +49,12 @@ def read_csv(root: Path, item: Item, options: TextOptions, delimiter: str) -> It
             yield documents_of(rows, item.key, options)
 
 
-class _Quotes:
-    """Follows the quotes of a table of text through its chunks.
-
-    Attributes:
-        inside: Whether the bytes so far end inside quotes.
-        opened_line: The line of the last quote that opened a field.
-    """
-
-    def __init__(self, delimiter: str, key: str) -> None:
-        self.inside = False
-        self.opened_line = 1
-        self._key = key
-        self._around = np.zeros(256, bool)  # what may stand before and after a quoted field
-        self._around[[*b'\r\n"', ord(delimiter)]] = True
-        self._last = ord("\n")  # the byte before this chunk
-        self._closed = False  # whether it is a quote that closes
-        self._line = 1
-
-    def last_end(self, chunk: bytes) -> int:
-        """Take in a chunk and return where its last whole record ends; 0 if none does.
-
-        Raises:
-            SampleError: A quote stands inside a field.
-        """
-        array = np.frombuffer(chunk, np.uint8)
-        quotes = np.flatnonzero(array == _QUOTE)
-        padded = np.empty(len(array) + 1, np.uint8)  # padded[i] stands before array[i]
-        padded[0] = self._last
-        padded[1:] = array
-        opening, closing = quotes[self.inside :: 2], quotes[not self.inside :: 2]
-        closing = closing[closing + 1 < len(array)]
-        wrong = [
-            *opening[~self._around[padded[opening]]],
-            *closing[~self._around[array[closing + 1]]],
-        ]
-        if self._closed and not self._around[array[0]]:
-            wrong.append(np.int64(0))
-        if wrong:
-            line = self._line + chunk.count(b"\n", 0, int(min(wrong)))
-            raise SampleError(
-                self._key,
-                f"line {line:,}: a quote inside a field; fields that hold quotes stand in quotes, "
-                "with each inner quote doubled",
-            )
-        end = self._last_end(array, quotes)
-        if len(opening):
-            self.opened_line = self._line + chunk.count(b"\n", 0, int(opening[-1]))
-        self.inside ^= bool(len(quotes) % 2)
-        self._closed = chunk.endswith(b'"') and not self.inside
-        self._last = array[-1]
-        self._line += chunk.count(b"\n")
-        return end
-
-    def _last_end(self, array: "NDArray[np.uint8]", quotes: "NDArray[np.int64]") -> int:
-        for ending in b"\n\r":
-            ends = np.flatnonzero(array == ending)
-            outside = ends[(np.searchsorted(quotes, ends) + self.inside) % 2 == 0]
-            if len(outside):
-                return int(outside[-1]) + 1
-        return 0
-
-
-def _whole_records(chunks: Iterator[bytes], delimiter: str, key: str) -> Iterator[bytes]:
-    """Yield the same bytes, cut where records end."""
-    quotes = _Quotes(delimiter, key)
-    waiting: list[bytes] = []
-    for chunk in chunks:
-        cut = quotes.last_end(chunk)
-        if cut:
-            # A view: a copy of all that is cut would cost a tenth of the whole reading.
-            yield b"".join((*waiting, memoryview(chunk)[:cut]))
-            waiting = [chunk[cut:]] if cut < len(chunk) else []
-        else:
-            waiting.append(chunk)
-    if quotes.inside:
-        raise SampleError(key, f"line {quotes.opened_line:,}: a quote that is never closed")
-    if waiting:
-        yield b"".join(waiting)
-
-
 def _take_header(data: bytes, delimiter: str, key: str) -> tuple[list[str], bytes]:
     """Return the names of the columns, and what follows them."""
     if not data:
         return [], data
-    array = np.frombuffer(data, np.uint8)
-    ends = np.flatnonzero((array == ord("\n")) | (array == ord("\r")))
-    outside = ends[np.searchsorted(np.flatnonzero(array == _QUOTE), ends) % 2 == 0]
-    end = int(outside[0]) if len(outside) else len(data)
+    ends = QuoteReader(delimiter, key).ends(data)
+    end = int(ends[0]) if len(ends) else len(data)
     if fault := invalid_utf8(data[:end]):
         raise SampleError(key, f"the header is not valid UTF-8: {fault[1]} at byte {fault[0]:,}")
     try:

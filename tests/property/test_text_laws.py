@@ -1,12 +1,16 @@
 """Laws of reading texts: the fast reader is the exact one, and cutting a file changes nothing."""
 
+import csv
 import gzip
+import io
 import json
+import re
 import tempfile
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -15,6 +19,7 @@ from preprocess.errors import SampleError
 from preprocess.sources import Item
 from preprocess.text_json import _read_exactly, _read_fast
 from preprocess.text_lines import Block, find_lines
+from preprocess.text_quotes import whole_records
 from preprocess.texts import TextOptions, read_documents
 
 TEXTS = st.text(max_size=12) | st.sampled_from(
@@ -81,7 +86,7 @@ def shown(documents: Documents) -> tuple[Any, ...]:
     )
 
 
-@settings(max_examples=400)
+@settings(max_examples=250)
 @given(json_lines(), OPTIONS)
 @example(b'{"text":"a"}{"text":\n"b"}\n', TextOptions())
 @example(b'{"text":"a"} {"text":"b"}\n\n{"x":[{}\n]}\n', TextOptions())
@@ -117,7 +122,7 @@ def read(data: bytes, name: str, options: TextOptions, cuts: list[int] | None = 
         return texts, errors
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(json_lines(), st.lists(st.integers(0, 200), max_size=5))
 def test_cutting_a_file_of_json_lines_changes_nothing(data: bytes, cuts: list[int]) -> None:
     options = TextOptions()
@@ -178,3 +183,36 @@ def test_a_cut_gzip_file_is_refused_and_never_read_short(
         assert found == ([(expected, 0)] if expected else [], [])
     elif cut >= 3:
         assert "truncated" in found or "followed by something else" in found
+
+
+@settings(max_examples=150)
+@given(
+    st.lists(
+        st.sampled_from(['"', '""', ",", "\n", "\r\n", "a", "b,", ' "', '"x"', '"a,\n"', "é"])
+    ),
+    st.integers(1, 7),
+)
+def test_csv_is_read_as_the_strict_reader_of_python_does_or_refused_wherever_it_is_cut(
+    pieces: list[str], size: int
+) -> None:
+    text = "t\n" + "".join(pieces)
+    data = text.encode()
+    chunks = [data[start : start + size] for start in range(0, len(data), size)]
+    try:
+        cut = b"".join(whole_records(iter(chunks), ",", "k"))
+        uncut = list(whole_records(iter([data]), ",", "k"))
+    except SampleError as error:
+        with pytest.raises(SampleError, match=re.escape(str(error))):
+            list(whole_records(iter([data]), ",", "k"))
+        uncut = []
+    else:
+        assert cut == b"".join(uncut) == data
+    try:
+        rows = list(csv.reader(io.StringIO(text, ""), strict=True))
+    except csv.Error:
+        assert uncut == []
+        return
+    assert uncut, "refused, though Python reads it"
+    found = read(data, "a.csv", TextOptions(text_key="t"))
+    assert [t for t, _ in found[0]] == [row[0] for row in rows[1:] if len(row) == 1]
+    assert len(found[1]) == sum(len(row) > 1 for row in rows[1:])

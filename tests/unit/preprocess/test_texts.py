@@ -549,8 +549,8 @@ def test_csv_rows_that_are_not_utf8_are_named_in_the_order_of_rows(tmp_path: Pat
 @pytest.mark.parametrize(
     ("rows", "reason"),
     [
-        (b'1,"Pedro "the" legend"\n', "line 3: a quote inside a field"),
-        (b'1,5" pipe\n', "line 3: a quote inside a field"),
+        (b'1,"Pedro "the" legend"\n', "line 3: a quote inside a quoted field"),
+        (b'1,5" pipe,\n"2"x,b\n', "line 4: a quote inside a quoted field"),
         (b'1,"open\n2,b\n', "line 3: a quote that is never closed"),
     ],
 )
@@ -558,6 +558,13 @@ def test_csv_with_quotes_that_are_not_paired_is_refused(
     tmp_path: Path, rows: bytes, reason: str
 ) -> None:
     assert reason in refusal(write(tmp_path / "a.csv", b"id,text\n0,fine\n" + rows))
+
+
+def test_quotes_in_csv_fields_that_do_not_begin_with_one_are_letters(tmp_path: Path) -> None:
+    data = b'i"d,text\n1,5" pipe\n2,37\'37.8"N ""\n3,"a "" b"\n4,""\n'
+    found = Found(write(tmp_path / "a.csv", data), pair_key='i"d')
+    assert found.texts == ['5" pipe', '37\'37.8"N ""', 'a " b', ""]
+    assert found.pairs == ["1", "2", "3", "4"]
 
 
 def test_csv_columns_are_named(tmp_path: Path) -> None:

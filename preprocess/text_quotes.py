@@ -1,0 +1,138 @@
+"""Quotes in tables of text: which ones enclose fields, and where records end (RFC 4180)."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from preprocess.errors import SampleError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_QUOTE: Final = ord('"')
+_LITERAL: Final = 0
+"""Stands for a quote that encloses nothing, where the byte before a chunk is asked for."""
+
+
+class QuoteReader:
+    """Follows the quotes of a table of text through its chunks.
+
+    A quote at the start of a field opens it; the next one closes it, or is doubled and belongs to
+    the field, as if it closed and opened it again. A quote within a field that does not begin with
+    one is a letter like others.
+
+    Attributes:
+        inside: Whether the bytes so far end inside quotes.
+    """
+
+    def __init__(self, delimiter: str, key: str) -> None:
+        """Begin at the start of a file.
+
+        Args:
+            delimiter: What stands between fields: one ASCII letter.
+            key: Names the item in errors.
+        """
+        self.inside = False
+        self._key = key
+        self._around = np.zeros(256, bool)  # what may stand before and after a quoted field
+        self._around[[*b'\r\n"', ord(delimiter)]] = True
+        self._last = ord("\n")  # the byte before this chunk
+        self._line = 1
+        self._opened_line = 1
+
+    def ends(self, chunk: bytes) -> "NDArray[np.int64]":
+        """Take in the next chunk and return where records end in it: after their last byte.
+
+        Records end at line feeds outside quotes; in a chunk that has none, at carriage returns.
+
+        Raises:
+            SampleError: A quoted field goes on behind its closing quote.
+        """
+        array = np.frombuffer(chunk, np.uint8)
+        quotes = self._enclosing(array)
+        opening, closing = quotes[self.inside :: 2], quotes[not self.inside :: 2]
+        after = closing[closing + 1 < len(array)] + 1
+        wrong = after[~self._around[array[after]]]
+        closed = self._last == _QUOTE and not self.inside
+        if closed and not self._around[array[0]]:
+            wrong = np.zeros(1, np.int64)
+        if len(wrong):
+            raise self._error(self._line_at(chunk, int(wrong[0])), "a quote inside a quoted field")
+        found = self._outside(array, quotes)
+        if len(opening):
+            self._opened_line = self._line_at(chunk, int(opening[-1]))
+        self.inside ^= bool(len(quotes) % 2)
+        literal = array[-1] == _QUOTE and (not len(quotes) or quotes[-1] != len(array) - 1)
+        self._last = _LITERAL if literal else int(array[-1])
+        self._line = self._line_at(chunk, len(chunk))
+        return found
+
+    def check_closed(self) -> None:
+        """Refuse a file that ends inside quotes.
+
+        Raises:
+            SampleError: It does.
+        """
+        if self.inside:
+            raise self._error(self._opened_line, "a quote that is never closed")
+
+    def _enclosing(self, array: "NDArray[np.uint8]") -> "NDArray[np.int64]":
+        """Return the positions of the quotes that open and close fields, in turns."""
+        quotes = np.flatnonzero(array == _QUOTE)
+        opening = quotes[self.inside :: 2]
+        before = np.where(opening > 0, array[opening - 1], self._last)
+        if self._around[before].all():
+            return quotes
+        # Some quote is a letter, so the turns are not known in advance.
+        found: list[int] = []
+        inside = self.inside
+        for position in quotes.tolist():
+            last = int(array[position - 1]) if position else self._last
+            if inside or (
+                self._around[last]
+                and (last != _QUOTE or position == 0 or found[-1:] == [position - 1])
+            ):
+                found.append(position)
+                inside = not inside
+        return np.array(found, np.int64)
+
+    def _outside(
+        self, array: "NDArray[np.uint8]", quotes: "NDArray[np.int64]"
+    ) -> "NDArray[np.int64]":
+        def found(ending: int) -> "NDArray[np.int64]":
+            ends = np.flatnonzero(array == ending)
+            even = (np.searchsorted(quotes, ends) + self.inside) % 2 == 0
+            return np.asarray(ends[even] + 1, np.int64)
+
+        feeds = found(ord("\n"))
+        return feeds if len(feeds) else found(ord("\r"))
+
+    def _line_at(self, chunk: bytes, position: int) -> int:
+        return self._line + chunk.count(b"\n", 0, position)
+
+    def _error(self, line: int, what: str) -> SampleError:
+        advice = "a field that holds quotes stands in quotes, with each inner one doubled"
+        return SampleError(self._key, f"line {line:,}: {what}; {advice}")
+
+
+def whole_records(chunks: Iterator[bytes], delimiter: str, key: str) -> Iterator[bytes]:
+    """Yield the same bytes, cut where records end.
+
+    Raises:
+        SampleError: The quotes are not paired.
+    """
+    quotes = QuoteReader(delimiter, key)
+    waiting: list[bytes] = []
+    for chunk in chunks:
+        ends = quotes.ends(chunk)
+        if len(ends):
+            cut = int(ends[-1])
+            # A view: a copy of all that is cut would cost a tenth of the whole reading.
+            yield b"".join((*waiting, memoryview(chunk)[:cut]))
+            waiting = [chunk[cut:]] if cut < len(chunk) else []
+        else:
+            waiting.append(chunk)
+    quotes.check_closed()
+    if waiting:
+        yield b"".join(waiting)
