@@ -55,7 +55,9 @@ class ReferenceEngine:
     name = "transformers"
 
     def __init__(self, tokenizer: TextTokenizer) -> None:
-        self.version = version("tokenizers")
+        import tokenizers
+
+        self.version: str = tokenizers.__version__
         self._backend = tokenizer.backend
 
     def encode(self, texts: "pa.LargeStringArray") -> "Encoded":

@@ -80,6 +80,18 @@ def test_the_digest_follows_every_file(bpe: Path, tmp_path: Path) -> None:
     assert find_tokenizer(str(tmp_path / "other")).sha256 != before
 
 
+def test_the_digest_follows_names_and_the_last_byte(bpe: Path, tmp_path: Path) -> None:
+    shutil.copytree(bpe, tmp_path / "other")
+    before = find_tokenizer(str(bpe)).sha256
+    settings = tmp_path / "other" / "tokenizer_config.json"
+    settings.write_text(settings.read_text()[:-1] + " }")
+    changed = find_tokenizer(str(tmp_path / "other")).sha256
+    settings.write_text(settings.read_text()[:-2] + "\n}")
+    assert len({before, changed, find_tokenizer(str(tmp_path / "other")).sha256}) == 3
+    settings.rename(tmp_path / "other" / "added_tokens.json")
+    assert find_tokenizer(str(tmp_path / "other")).sha256 not in {before, changed}
+
+
 def test_a_name_in_the_local_cache_is_found(
     bpe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
