@@ -85,16 +85,34 @@ prep.add_command(tokens)
 @prep.command(short_help="Show what a dataset holds.")
 @click.argument("path", type=FOLDER, metavar="OUT")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@click.option(
+    "--show",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="N",
+    help="Tokens: show N samples of each split as text, between bars.",
+)
 def info(path: Path, **options: Any) -> None:
     """Show what a dataset holds: splits, fields, shapes, counts, bytes, statistics."""
     from loaders.format.spec import read_manifest
     from preprocess.terminal import describe, info_text, print_json, print_text
 
-    described = describe(read_manifest(path))
+    manifest = read_manifest(path)
+    described = describe(manifest)
+    if manifest.kind == "tokens":
+        from preprocess.token_info import describe_tokens
+
+        described["tokens"] = describe_tokens(manifest, path)
     if options["as_json"]:
         print_json(described)
-    else:
-        print_text(info_text(path, described))
+        return
+    print_text(info_text(path, described))
+    if manifest.kind == "tokens":
+        from preprocess.token_info import show_samples, tokens_text
+
+        print_text(tokens_text(described["tokens"]))
+        for line in show_samples(path, options["show"]) if options["show"] else ():
+            print_text(line)
 
 
 @prep.command(short_help="Compare a dataset with its manifest.")

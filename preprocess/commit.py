@@ -33,20 +33,28 @@ def write_skipped(plan: Plan, receipts: Sequence[Receipt]) -> list[tuple[str, st
     Raises:
         SourceError: Nothing at all could be read; the file is written before.
     """
-    skipped = [(error.key, error.reason) for error in plan.listing.skipped]
-    skipped += [pair for receipt in _in_order(plan, receipts) for pair in receipt.skipped]
+    skipped = _skipped(plan, receipts)
     lines = b"".join(to_json({"key": key, "reason": reason}) for key, reason in skipped)
     try:
         write_atomically(plan.out / SKIPPED, lines, work=plan.out / WORK)
     except OSError as error:
         raise output_error(plan.out, error) from error
     if not any(receipt.count for receipt in receipts):
+        if not skipped:
+            raise SourceError(
+                f"{plan.listing.root}: nothing in its {plan.listing.count} items, no dataset is "
+                f"written; the first: {printable(_first_key(plan))}"
+            )
         first = ": ".join(printable(part) for part in skipped[0])
         raise SourceError(
             f"{plan.listing.root}: none of {len(skipped)} items could be read, no dataset is "
             f"written; the first: {first}; all are listed in {plan.out / SKIPPED}"
         )
     return skipped
+
+
+def _first_key(plan: Plan) -> str:
+    return next(item.key for items in plan.listing.splits.values() for item in items)
 
 
 def read_skipped(plan: Plan) -> list[tuple[str, str]]:
@@ -66,12 +74,18 @@ def read_skipped(plan: Plan) -> list[tuple[str, str]]:
         ) from error
 
 
+def _skipped(plan: Plan, receipts: Sequence[Receipt]) -> list[tuple[str, str]]:
+    listed = [(error.key, error.reason) for error in plan.listing.skipped]
+    found = [pair for receipt in _in_order(plan, receipts) for pair in receipt.skipped]
+    # Once, where several splits read the same items.
+    return list(dict.fromkeys([*listed, *found]))
+
+
 def build_manifest(plan: Plan, receipts: Sequence[Receipt]) -> Manifest:
     """Put the facts of all shards together."""
     by_split: dict[str, list[Receipt]] = {name: [] for name in plan.listing.splits}
     for receipt in _in_order(plan, receipts):
         by_split[receipt.split].append(receipt)
-    bad = sum(len(receipt.skipped) for receipt in receipts)
     return Manifest(
         container=plan.container,
         kind=plan.recipe.kind,
@@ -79,7 +93,7 @@ def build_manifest(plan: Plan, receipts: Sequence[Receipt]) -> Manifest:
         recipe_hash=plan.recipe_hash,
         source_hash=plan.listing.fingerprint(),
         classes=plan.listing.classes,
-        skipped=len(plan.listing.skipped) + bad,
+        skipped=len(_skipped(plan, receipts)),
         splits={name: _build_split(plan, name, found) for name, found in by_split.items()},
         extras={name: (len(data), crc32c_digits(data)) for name, data in plan.extras.items()},
     )

@@ -17,8 +17,9 @@ class Documents:
 
     Attributes:
         texts: [N] strings, valid UTF-8, no nulls. With chat they are the JSON of the messages.
-        places: [N] int64: the line or the row of each in the file, from 1; 0 where the file is one
-            document.
+        places: [N] int64: where each is in the file: the byte at which its record begins (of the
+            text, if the file is compressed) in JSON lines and lines of text, else its row from 1;
+            0 where the file is one document.
         pairs: [N] second texts, where the options name a key for them.
         metadata: [N] JSON objects of the keys that are kept, where the options name some.
         errors: Records among these that could not be read.

@@ -14,13 +14,14 @@ from preprocess.decoder_settings import decoder_settings
 from preprocess.errors import SampleError, SourceError
 from preprocess.folders import LabelMode
 from preprocess.formats import HEAD_NBYTES, IMAGE_EXTENSIONS
+from preprocess.item_files import read_item
 from preprocess.output import check_paths
 from preprocess.plan import Plan, RunOptions, plan_run
 from preprocess.recipe import Maker, Rows
 from preprocess.report import Report
 from preprocess.resize import Fit, Resample, fit_sizes
 from preprocess.run import OnProgress, run
-from preprocess.sources import Item, Listing, Wanted, list_folder, read_item
+from preprocess.sources import Item, Listing, Wanted, list_folder
 
 Background = Literal["white", "black"]
 BACKGROUNDS: Final[Mapping[Background, tuple[int, int, int]]] = {
@@ -166,6 +167,10 @@ class ImageRecipe:
     def expected_nbytes(self, item: Item) -> int:  # noqa: ARG002
         """Return the bytes of one sample."""
         return sum(field.nbytes for field in self.fields())
+
+    def refusal(self, tallies: Mapping[str, tuple[int, ...]]) -> str | None:  # noqa: ARG002
+        """Return None: every photo is of use."""
+        return None
 
     @contextmanager
     def opened(self) -> Iterator[Maker]:

@@ -92,6 +92,10 @@ class Recipe(Protocol):
         """Return the bytes that the samples of an item take; exact where it is one sample."""
         ...
 
+    def refusal(self, tallies: Mapping[str, tuple[int, ...]]) -> str | None:
+        """Return what makes samples with these tallies of no use as a whole, if anything."""
+        ...
+
     def opened(self) -> AbstractContextManager[Maker]:
         """Return what makes the samples, and holds this process's libraries as it wants them.
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 from loaders.errors import ShardsError
 from loaders.format.spec import Manifest
 from preprocess.commit import build_manifest, commit, read_skipped, write_skipped
+from preprocess.errors import SourceError
 from preprocess.output import (
     check_room,
     claim,
@@ -22,6 +23,7 @@ from preprocess.output import (
 from preprocess.plan import Plan, RunOptions
 from preprocess.receipt import Receipt
 from preprocess.recipe import REDONE
+from preprocess.removal import remove_dataset
 from preprocess.report import Report
 from preprocess.shard_writer import write_shard
 from preprocess.stats import merge_tallies
@@ -74,6 +76,10 @@ def run(plan: Plan, options: RunOptions, on_progress: OnProgress = lambda *_: No
         finished = not any(receipt.count for receipt in receipts)  # nothing that is worth keeping
         skipped = write_skipped(plan, receipts)
         manifest = build_manifest(plan, receipts)
+        if (refusal := plan.recipe.refusal(_tallies(manifest))) is not None:
+            remove_dataset(plan.out)
+            finished = True
+            raise SourceError(f"{plan.listing.root}: {refusal}; no dataset is written")
         report = replace(
             _report(plan, options, manifest, skipped),
             seconds=time.perf_counter() - start,
@@ -183,12 +189,17 @@ def _write_in_threads(
             shared.gate.shut()
 
 
+def _tallies(manifest: Manifest) -> dict[str, tuple[int, ...]]:
+    found: dict[str, tuple[int, ...]] = {}
+    for split in manifest.splits.values():
+        merge_tallies(found, split.tallies)
+    return found
+
+
 def _report(
     plan: Plan, options: RunOptions, manifest: Manifest, skipped: Sequence[tuple[str, str]]
 ) -> Report:
-    tallies: dict[str, tuple[int, ...]] = {}
-    for split in manifest.splits.values():
-        merge_tallies(tallies, split.tallies)
+    tallies = _tallies(manifest)
     return Report(
         out=plan.out,
         run_hash=plan.run_hash,

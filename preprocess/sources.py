@@ -1,6 +1,5 @@
 """What goes in: an ordered, counted list of items out of a folder."""
 
-import errno
 import hashlib
 import os
 import stat
@@ -19,8 +18,6 @@ UNFINISHED: Final = (".part", ".partial", ".crdownload", ".download", ".tmp")
 _REASONS: Final = 12
 """Reasons for ignoring files that are counted one by one."""
 
-_NOT_THE_FILE: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ESTALE})
-
 
 @dataclass(frozen=True, slots=True)
 class Item:
@@ -34,6 +31,7 @@ class Item:
         start: Where in the file it begins, if the file is cut into several: a byte, or a row
             group of Parquet.
         stop: Where it ends, exclusive; None for the end of the file.
+        part_nbytes: Bytes of the file that this part takes, about; 0 for all.
     """
 
     key: str
@@ -42,6 +40,7 @@ class Item:
     label: int | None = None
     start: int = 0
     stop: int | None = None
+    part_nbytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,11 +99,12 @@ class Listing:
         return replace(self, splits={name: items for name, items in splits.items() if items})
 
     def fingerprint(self) -> str:
-        """Return SHA-256 over split, key, size and label of every item and over the classes."""
+        """Return SHA-256 over split, key, size, label and part of all items, and the classes."""
         digest = hashlib.sha256()
         for name, items in self.splits.items():
             for item in items:
-                line = f"{name}\0{item.key}\0{item.nbytes}\0{item.label}\n"
+                part = f"\0{item.start}\0{item.stop}" if item.start or item.stop else ""
+                line = f"{name}\0{item.key}\0{item.nbytes}\0{item.label}{part}\n"
                 digest.update(line.encode(errors="surrogateescape"))
         digest.update("\0".join(self.classes).encode(errors="surrogateescape"))
         return digest.hexdigest()
@@ -250,7 +250,7 @@ def _classify(
     if entry.is_symlink() and not follow_links:
         return SampleError(key, "a symbolic link; give --follow-links to take what links point to")
     if not stat.S_ISREG(status.st_mode):
-        reason = f"not a regular file but a {_kind_of(status.st_mode)}"
+        reason = f"not a regular file but a {kind_of_file(status.st_mode)}"
         return SampleError(key, reason) if ending in wanted.extensions else reason
     item = Item(key, status.st_size, status.st_mtime_ns)
     if ending in wanted.extensions:
@@ -263,7 +263,8 @@ def _classify(
     return item if wanted.recognizes(head) else f"not an {wanted.what} ({ending or 'no ending'})"
 
 
-def _kind_of(mode: int) -> str:
+def kind_of_file(mode: int) -> str:
+    """Name what is not a regular file."""
     kinds = {
         stat.S_IFIFO: "FIFO",
         stat.S_IFSOCK: "socket",
@@ -291,37 +292,6 @@ def _most_common(ignored: Counter[str]) -> dict[str, int]:
     shown = dict(sorted(ignored.most_common(_REASONS)))
     rest = ignored.total() - sum(shown.values())
     return {**shown, "of other endings": rest} if rest else shown
-
-
-def read_item(root: Path, item: Item) -> bytes:
-    """Read the whole file of an item.
-
-    Raises:
-        SampleError: It cannot be read, is no regular file any more, or has changed in size.
-        SourceError: The machine is short of descriptors or memory, or lost the file system: no
-            fault of the file, and no reason to leave it out.
-    """
-    path = os.path.join(root, item.key)
-    try:
-        # A FIFO in its place would block for ever without O_NONBLOCK.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with open(descriptor, "rb", buffering=0) as file:
-            status = os.fstat(descriptor)
-            if not stat.S_ISREG(status.st_mode):
-                kind = _kind_of(status.st_mode)
-                raise SampleError(item.key, f"not a regular file but a {kind}")
-            data = file.readall()
-    except OSError as error:
-        if error.errno in _NOT_THE_FILE:
-            raise SourceError(
-                f"{path}: cannot be read: {error.strerror}; finished shards are kept, the same "
-                "command goes on from there"
-            ) from error
-        raise SampleError(item.key, f"cannot be read: {error.strerror}") from error
-    if len(data) != item.nbytes:
-        reason = f"changed while it was prepared: {len(data)} bytes, listed with {item.nbytes}"
-        raise SampleError(item.key, reason)
-    return data
 
 
 def printable(key: str) -> str:

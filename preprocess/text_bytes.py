@@ -1,26 +1,17 @@
 """The bytes of a text file: opened safely, decompressed, and as UTF-8 without a mark."""
 
 import codecs
-import errno
-import os
-import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import IO, Final
 
-from preprocess.errors import SampleError, SourceError
-from preprocess.sources import Item
+from preprocess.errors import SampleError
 from preprocess.text_inflate import inflate
 from preprocess.text_kinds import HEAD_NBYTES, byte_order_mark, compression_of, why_not_text
 from preprocess.text_options import TextOptions
 
 BLOCK_NBYTES: Final = 1 << 22
 """Bytes of text that are worked on at once: large enough that calls cost nothing."""
-
-_NOT_THE_FILE: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ESTALE})
-"""Errors of the machine; a file that meets one is not to be left out for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,35 +25,6 @@ class Content:
 
     head: bytes
     chunks: Iterator[bytes]
-
-
-@contextmanager
-def open_item(root: Path, item: Item) -> Iterator[IO[bytes]]:
-    """Open the file of an item; what goes wrong with reading it inside is named as well.
-
-    Raises:
-        SampleError: It cannot be read, is no regular file any more, or has changed in size.
-        SourceError: The machine is short of descriptors or memory, or lost the file system.
-    """
-    path = os.path.join(root, item.key)
-    try:
-        # A FIFO in its place would block for ever without O_NONBLOCK.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with open(descriptor, "rb", buffering=0) as file:
-            status = os.fstat(descriptor)
-            if not stat.S_ISREG(status.st_mode):
-                raise SampleError(item.key, "not a regular file any more")
-            if status.st_size != item.nbytes:
-                reason = f"changed while it was prepared: {status.st_size} bytes, listed with"
-                raise SampleError(item.key, f"{reason} {item.nbytes}")
-            yield file
-    except OSError as error:
-        if error.errno in _NOT_THE_FILE:
-            raise SourceError(
-                f"{path}: cannot be read: {error.strerror}; finished shards are kept, the same "
-                "command goes on from there"
-            ) from error
-        raise SampleError(item.key, f"cannot be read: {error.strerror or error}") from error
 
 
 def open_content(file: IO[bytes], key: str) -> Content:

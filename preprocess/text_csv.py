@@ -10,8 +10,9 @@ import numpy as np
 
 from preprocess.documents import Documents
 from preprocess.errors import SampleError
+from preprocess.item_files import open_item
 from preprocess.sources import Item
-from preprocess.text_bytes import invalid_utf8, open_item, open_text
+from preprocess.text_bytes import invalid_utf8, open_text
 from preprocess.text_columns import Rows, documents_of, needed_keys, read_column
 from preprocess.text_options import TextOptions
 from preprocess.text_quotes import QuoteReader, whole_records

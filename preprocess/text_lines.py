@@ -10,9 +10,10 @@ import numpy as np
 
 from preprocess.documents import Documents
 from preprocess.errors import SampleError
+from preprocess.item_files import open_item
 from preprocess.sources import Item
 from preprocess.text_arrays import make_texts, texts_from_buffers, valid_utf8
-from preprocess.text_bytes import BLOCK_NBYTES, invalid_utf8, open_item, open_text
+from preprocess.text_bytes import BLOCK_NBYTES, invalid_utf8, open_text
 from preprocess.text_options import TextOptions
 
 if TYPE_CHECKING:

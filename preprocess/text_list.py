@@ -11,8 +11,9 @@ from pathlib import Path
 
 from preprocess.errors import SampleError, SourceError
 from preprocess.folders import find_splits
+from preprocess.item_files import open_item
 from preprocess.sources import UNFINISHED, Item, Listing, Wanted, list_folder
-from preprocess.text_bytes import open_content, open_item
+from preprocess.text_bytes import open_content
 from preprocess.text_kinds import (
     HEAD_NBYTES,
     UNOPENED_ENDINGS,
@@ -249,8 +250,10 @@ def _cut(root: Path, item: Item, options: TextOptions) -> Sequence[Item]:
     except SampleError:
         return [item]  # the reader meets it again, and names it
     stops = [*starts[1:], None]
+    nbytes = -(-item.nbytes // len(starts))
     return [
-        replace(item, start=start, stop=stop) for start, stop in zip(starts, stops, strict=True)
+        replace(item, start=start, stop=stop, part_nbytes=nbytes)
+        for start, stop in zip(starts, stops, strict=True)
     ]
 
 

@@ -10,8 +10,9 @@ import numpy as np
 
 from preprocess.documents import Documents
 from preprocess.errors import SampleError
+from preprocess.item_files import open_item
 from preprocess.sources import Item
-from preprocess.text_bytes import BLOCK_NBYTES, open_content, open_item
+from preprocess.text_bytes import BLOCK_NBYTES, open_content
 from preprocess.text_columns import Rows, documents_of, find_column, needed_keys, read_column
 from preprocess.text_kinds import HEAD_NBYTES, compression_of, is_arrow_file
 from preprocess.text_options import TextOptions

@@ -7,9 +7,10 @@ import numpy as np
 
 from preprocess.documents import Documents
 from preprocess.errors import SampleError
+from preprocess.item_files import open_item
 from preprocess.sources import Item
 from preprocess.text_arrays import make_texts, texts_from_buffers, valid_utf8
-from preprocess.text_bytes import invalid_utf8, open_content, open_item, open_text
+from preprocess.text_bytes import invalid_utf8, open_content, open_text
 from preprocess.text_csv import read_csv
 from preprocess.text_json import read_json
 from preprocess.text_kinds import COMPRESSED_ENDINGS, Kind, kind_by_content, kind_by_name

@@ -1,7 +1,7 @@
 """Tokens: text of any kind -> shards of ids, exactly those of the user's tokenizer."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import date
@@ -93,7 +93,8 @@ class TokenRecipe:
     def expected_nbytes(self, item: Item) -> int:
         """Return a guess at the bytes of an item's samples."""
         size = np.dtype(self.layout.fields()[0].dtype).itemsize
-        return 1 + round(item.nbytes * size / _TEXT_NBYTES_PER_TOKEN)
+        nbytes = item.part_nbytes or item.nbytes
+        return 1 + round(nbytes * size / _TEXT_NBYTES_PER_TOKEN)
 
     def fields(self) -> tuple[FieldSpec, ...]:
         """Return the layout's fields, what names the documents, and what is kept of them."""
@@ -101,6 +102,16 @@ class TokenRecipe:
         if self.chosen.text.metadata_keys:
             found.append(_bytes_field("metadata", "metadata"))
         return tuple(found)
+
+    def refusal(self, tallies: Mapping[str, tuple[int, ...]]) -> str | None:
+        """Refuse a corpus of empty documents."""
+        documents, tokens = (tallies.get(name, (0,))[0] for name in ("documents", "tokens"))
+        if documents and not tokens:
+            return (
+                f"all {documents:,} documents are empty; --text-key names the key of the text "
+                f"(now {self.chosen.text.text_key!r})"
+            )
+        return None
 
     @contextmanager
     def opened(self) -> Iterator[Maker]:

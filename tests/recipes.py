@@ -3,7 +3,7 @@
 import hashlib
 import os
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from itertools import repeat
@@ -15,9 +15,10 @@ import numpy as np
 from loaders.format.files import REPORT
 from loaders.format.spec import FieldSpec
 from preprocess.errors import SampleError
+from preprocess.item_files import read_item
 from preprocess.plan import Plan, RunOptions, plan_run
 from preprocess.recipe import Maker, Rows
-from preprocess.sources import Item, Listing, read_item
+from preprocess.sources import Item, Listing
 
 BAD = b"bad"
 """Items that begin with these bytes become no sample."""
@@ -62,6 +63,9 @@ class DigestRecipe:
 
     def expected_nbytes(self, item: Item) -> int:
         return sum(field.nbytes for field in self.fields())
+
+    def refusal(self, tallies: Mapping[str, tuple[int, ...]]) -> str | None:
+        return None
 
     def opened(self) -> AbstractContextManager[Maker]:
         return nullcontext(self)

@@ -1,7 +1,7 @@
 """Runs whose items become any number of samples of any length."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -19,11 +19,12 @@ from loaders.format.spec import Container, FieldSpec, read_manifest
 from preprocess import shard_writer
 from preprocess.check import check_dataset
 from preprocess.errors import SampleError
+from preprocess.item_files import read_item
 from preprocess.plan import RunOptions, plan_run
 from preprocess.recipe import Maker, Ragged, Recipe, Redo, Rows
 from preprocess.report import Report
 from preprocess.run import run
-from preprocess.sources import Item, Listing, read_item
+from preprocess.sources import Item, Listing
 from tests.recipes import read_tree, write_items
 
 
@@ -55,6 +56,9 @@ class LineRecipe:
 
     def expected_nbytes(self, item: Item) -> int:
         return item.nbytes
+
+    def refusal(self, tallies: Mapping[str, tuple[int, ...]]) -> str | None:
+        return None
 
     def opened(self) -> AbstractContextManager[Maker]:
         return nullcontext(self)

@@ -15,7 +15,8 @@ from click.testing import CliRunner
 from preprocess.cli import prep
 from preprocess.errors import SampleError, SourceError
 from preprocess.folders import LabelMode
-from preprocess.sources import Item, Listing, Wanted, list_folder, printable, read_item
+from preprocess.item_files import read_item
+from preprocess.sources import Item, Listing, Wanted, list_folder, printable
 from tests.synthetic import write_image_tree
 
 WANTED = Wanted(

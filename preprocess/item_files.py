@@ -1,0 +1,64 @@
+"""The files of items, opened so that nothing in their place can block or pass for them."""
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import FileIO
+from pathlib import Path
+from typing import Final
+
+from preprocess.errors import SampleError, SourceError
+from preprocess.sources import Item, kind_of_file
+
+_NOT_THE_FILE: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ESTALE})
+"""Errors of the machine; a file that meets one is not to be left out for it."""
+
+
+@contextmanager
+def open_item(root: Path, item: Item) -> Iterator[FileIO]:
+    """Open the file of an item; what goes wrong with reading it inside is named as well.
+
+    Raises:
+        SampleError: It cannot be read, is no regular file any more, or has changed in size.
+        SourceError: The machine is short of descriptors or memory, or lost the file system: no
+            fault of the file, and no reason to leave it out.
+    """
+    path = os.path.join(root, item.key)
+    try:
+        # A FIFO in its place would block for ever without O_NONBLOCK.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(descriptor, "rb", buffering=0) as file:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                kind = kind_of_file(status.st_mode)
+                raise SampleError(item.key, f"not a regular file but a {kind}")
+            _check_size(item, status.st_size)
+            yield file
+    except OSError as error:
+        if error.errno in _NOT_THE_FILE:
+            raise SourceError(
+                f"{path}: cannot be read: {error.strerror}; finished shards are kept, the same "
+                "command goes on from there"
+            ) from error
+        raise SampleError(item.key, f"cannot be read: {error.strerror or error}") from error
+
+
+def read_item(root: Path, item: Item) -> bytes:
+    """Read the whole file of an item.
+
+    Raises:
+        SampleError: As `open_item`.
+        SourceError: As `open_item`.
+    """
+    with open_item(root, item) as file:
+        data = file.readall()
+    _check_size(item, len(data))
+    return data
+
+
+def _check_size(item: Item, nbytes: int) -> None:
+    if nbytes != item.nbytes:
+        reason = f"changed while it was prepared: {nbytes} bytes, listed with {item.nbytes}"
+        raise SampleError(item.key, reason)
