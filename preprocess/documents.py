@@ -22,6 +22,7 @@ class Documents:
             0 where the file is one document.
         pairs: [N] second texts, where the options name a key for them.
         metadata: [N] JSON objects of the keys that are kept, where the options name some.
+        bytewise: Whether places are bytes.
         errors: Records among these that could not be read.
     """
 
@@ -29,6 +30,7 @@ class Documents:
     places: "NDArray[np.int64]"
     pairs: "pa.LargeStringArray | None" = None
     metadata: "pa.LargeStringArray | None" = None
+    bytewise: bool = False
     errors: tuple[SampleError, ...] = ()
 
     def __post_init__(self) -> None:

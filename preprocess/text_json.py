@@ -109,6 +109,7 @@ def _read_fast(block: Block, lines: Lines, options: TextOptions) -> Documents | 
     if options.metadata_keys and metadata is None:
         return None
     return Documents(
+        bytewise=True,
         texts=_large(texts),
         places=lines.starts + block.offset,
         pairs=None if pairs is None else _large(pairs),
@@ -234,6 +235,7 @@ def _read_exactly(block: Block, lines: Lines, key: str, options: TextOptions) ->
         else:
             places.append(place)
     return Documents(
+        bytewise=True,
         texts=make_texts([record.text for record in records]),
         places=np.array(places, np.int64),
         pairs=make_texts([record.pair for record in records]) if options.pair_key else None,

@@ -194,7 +194,9 @@ def read_lines(root: Path, item: Item, options: TextOptions) -> Iterator[Documen
         if valid_utf8(block.data):
             if len(lines.starts):
                 yield Documents(
-                    texts=_texts_of_lines(block.data, lines), places=lines.starts + block.offset
+                    bytewise=True,
+                    texts=_texts_of_lines(block.data, lines),
+                    places=lines.starts + block.offset,
                 )
         else:
             yield _one_by_one(block, lines, item.key, options)
@@ -228,5 +230,8 @@ def _one_by_one(block: Block, lines: Lines, key: str, options: TextOptions) -> D
         texts.append(line.decode(errors="replace"))
         places.append(block.offset + start)
     return Documents(
-        texts=make_texts(texts), places=np.array(places, np.int64), errors=tuple(errors)
+        bytewise=True,
+        texts=make_texts(texts),
+        places=np.array(places, np.int64),
+        errors=tuple(errors),
     )

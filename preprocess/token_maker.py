@@ -19,6 +19,7 @@ from preprocess.recipe import Ragged, Rows
 from preprocess.sources import Item
 from preprocess.text_options import TextOptions
 from preprocess.texts import read_documents
+from preprocess.token_first import FirstPass
 from preprocess.token_layouts import AnyLayout, Encoded, LaidOut
 from preprocess.token_runs import starts_of
 from preprocess.tokenizer import TextTokenizer
@@ -59,6 +60,7 @@ class TokenMaker:
         split_seed: Changes them.
         tells: Whether faults of the input are told: by one split of several that read it.
         chat: Renders texts that are messages; None where they are texts.
+        first: What is kept of documents that are put in order afterwards; None where they are not.
     """
 
     text: TextOptions
@@ -70,6 +72,7 @@ class TokenMaker:
     split_seed: int
     tells: bool
     chat: ChatTemplate | None = None
+    first: FirstPass | None = None
 
     def samples(self, source: Path, items: Sequence[Item]) -> Iterator[Rows | SampleError]:
         """Yield the samples of the items, in order; see `preprocess.recipe.Maker`."""
@@ -233,9 +236,14 @@ _SPECIAL: Final = "holds text that looks like a special token; --specials text o
 
 
 def _keys(piece: Piece) -> list[bytes]:
-    """Return what names each document: the path, and its place if the file holds several."""
+    """Return what names each document: the path, with `@byte` or `:row` if the file holds several.
+
+    The byte is that of the record's beginning, in the decompressed text.
+    """
     name = piece.key.encode(errors="surrogateescape")
     places = piece.documents.places.tolist()
+    if piece.documents.bytewise:
+        return [b"%s@%d" % (name, place) for place in places]
     return [b"%s:%d" % (name, place) if place else name for place in places]
 
 
