@@ -6,9 +6,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from preprocess.check import check_dataset
     from preprocess.errors import OutputError, SampleError, SourceError
+    from preprocess.export import export_tokens
     from preprocess.images import ImageOptions, images_to_shards
     from preprocess.plan import RunOptions
     from preprocess.report import Report
+    from preprocess.text_options import TextOptions
+    from preprocess.token_options import TokenOptions
+    from preprocess.tokens import tokens_to_shards
 
 __all__ = [
     "ImageOptions",
@@ -17,16 +21,24 @@ __all__ = [
     "RunOptions",
     "SampleError",
     "SourceError",
+    "TextOptions",
+    "TokenOptions",
     "check_dataset",
+    "export_tokens",
     "images_to_shards",
+    "tokens_to_shards",
 ]
 
 _MODULES = {
     "ImageOptions": "images",
     "Report": "report",
     "RunOptions": "plan",
+    "TextOptions": "text_options",
+    "TokenOptions": "token_options",
     "check_dataset": "check",
+    "export_tokens": "export",
     "images_to_shards": "images",
+    "tokens_to_shards": "tokens",
 }
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import date
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -23,9 +24,13 @@ from preprocess.report import Report
 from preprocess.run import OnProgress, run
 from preprocess.sources import Item, Listing
 from preprocess.texts import list_texts, read_documents
+from preprocess.token_duplicates import check_installed
+from preprocess.token_first import FirstPass
 from preprocess.token_layouts import AnyLayout, FixedLayout, PackedLayout, StreamLayout
 from preprocess.token_maker import Mismatch, TokenMaker
-from preprocess.token_options import SPLIT_STEPS, TokenOptions
+from preprocess.token_options import DEDUP_THRESHOLD, SPLIT_STEPS, Specials, TokenOptions
+from preprocess.token_order import Orders
+from preprocess.token_reorder import Reorder, first_folder, run_reordered
 from preprocess.tokenizer import TextTokenizer, TokenizerSource, find_tokenizer
 
 if TYPE_CHECKING:
@@ -57,6 +62,8 @@ class TokenRecipe:
         facts_json: What a reader should know of the tokenizer, as JSON.
         layout: What is stored of a document.
         split: Name of the split, if one source gives several.
+        unknown: Id of what the tokenizer does not know, where it has one.
+        first: What is kept of documents that are put in order afterwards.
     """
 
     chosen: TokenOptions
@@ -66,6 +73,8 @@ class TokenRecipe:
     facts_json: str
     layout: AnyLayout
     split: str | None
+    unknown: int | None
+    first: FirstPass | None = None
 
     @property
     def kind(self) -> str:
@@ -101,7 +110,7 @@ class TokenRecipe:
         found = [*self.layout.fields(), _bytes_field("key", "key")]
         if self.chosen.text.metadata_keys:
             found.append(_bytes_field("metadata", "metadata"))
-        return tuple(found)
+        return (*found, *(() if self.first is None else self.first.fields()))
 
     def refusal(self, tallies: Mapping[str, tuple[int, ...]]) -> str | None:
         """Refuse a corpus of empty documents."""
@@ -127,6 +136,7 @@ class TokenRecipe:
             split_seed=self.chosen.split_seed,
             tells=self.split in {None, next(iter(self.chosen.bounds()))},
             chat=_template(tokenizer, self.chosen) if self.chosen.layout == "chat" else None,
+            first=self.first,
         )
         yield _Watched(maker, self)
 
@@ -170,6 +180,8 @@ def plan_tokens(
         SourceError: There is nothing to prepare, or the tokenizer or engine does not suit.
         OutputError: The folders overlap.
     """
+    if options.dedup == "minhash":
+        check_installed()
     listing = list_texts(source, options.text)
     if source.is_dir():
         check_paths(source, out)
@@ -187,6 +199,7 @@ def plan_tokens(
         facts_json=json.dumps(_facts(tokenizer, layout)),
         layout=layout,
         split=None,
+        unknown=None if tokenizer.unknown is None else tokenizer.unknown[1],
     )
     recipes = dict.fromkeys(listing.splits, recipe)
     parts = options.bounds()
@@ -227,12 +240,55 @@ def tokens_to_shards(
         OutputError: The output folder cannot take the dataset.
     """
     chosen = run_options or RunOptions()
-    return run(plan_tokens(Path(source), Path(out), options, chosen), chosen, on_progress)
+    return run_tokens(plan_tokens(Path(source), Path(out), options, chosen), chosen, on_progress)
+
+
+def run_tokens(
+    plan: Plan, run_options: RunOptions, on_progress: OnProgress = lambda *_: None
+) -> Report:
+    """Carry out what `plan_tokens` has planned: see `preprocess.run.run`.
+
+    Documents that come in another order, or without duplicates, take two runs.
+    """
+    found = {name: r for name, r in plan.recipes.items() if isinstance(r, TokenRecipe)}
+    recipe = next(iter(found.values()))
+    chosen = recipe.chosen
+    if not chosen.reorders:
+        return run(plan, run_options, on_progress)
+    dtype = recipe.layout.fields()[0].dtype
+    pairs = chosen.text.pair_key is not None
+    each = {
+        name: replace(
+            one,
+            layout=StreamLayout(dtype=dtype, masked=chosen.layout == "chat"),
+            first=FirstPass(dtype=dtype, pairs=pairs, dedup=chosen.dedup),
+        )
+        for name, one in found.items()
+    }
+    folder = first_folder(plan.out)
+    first = plan_run(plan.listing, folder, each, replace(run_options, container="tensor"))
+    orders = Orders(
+        folder=folder,
+        splits=tuple(plan.listing.splits),
+        seed=chosen.shuffle_documents,
+        dedup=chosen.dedup,
+        threshold=chosen.dedup_threshold or DEDUP_THRESHOLD,
+    )
+    reorder = Reorder(orders=orders, layout=recipe.layout, unknown=recipe.unknown)
+    return run_reordered(plan, first, reorder, run_options, on_progress)
 
 
 def _load(found: TokenizerSource, options: TokenOptions) -> TextTokenizer:
     # The template of a chat writes special tokens; `ChatEncoder` keeps those of messages text.
-    specials = "parse" if options.layout == "chat" else options.specials
+    return _load_once(found, "parse" if options.layout == "chat" else options.specials)
+
+
+@lru_cache(maxsize=1)
+def _load_once(found: TokenizerSource, specials: Specials) -> TextTokenizer:
+    """Load a tokenizer; the plan and the run use the same one, which takes up to seconds to make.
+
+    What is loaded depends on the files' digest and never changes, so it can be kept.
+    """
     return TextTokenizer(found, specials=specials)
 
 
