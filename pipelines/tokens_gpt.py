@@ -44,10 +44,7 @@ def make_tokenizer(texts: str, folder: Path, vocabulary: int) -> None:
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(
-        vocab_size=vocabulary, special_tokens=["<|end|>"], initial_alphabet=alphabet
-    )
+    trainer = trainers.BpeTrainer(vocab_size=vocabulary, special_tokens=["<|end|>"])
     tokenizer.train(sorted(glob.glob(texts)), trainer)
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer.save(str(folder / "tokenizer.json"))
