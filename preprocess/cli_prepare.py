@@ -11,6 +11,8 @@ from preprocess.values import ByteCount, Folder, check_backend
 if TYPE_CHECKING:
     from loaders.format.spec import Container
     from preprocess.plan import Plan, RunOptions
+    from preprocess.report import Report
+    from preprocess.run import OnProgress
 
 EXIT_SKIPPED: Final = 3
 
@@ -106,9 +108,21 @@ def make_run_options(options: dict[str, Any]) -> "RunOptions":
 
 
 def carry_out(
-    ctx: click.Context, plan: "Plan", run_options: "RunOptions", options: dict[str, Any]
+    ctx: click.Context,
+    plan: "Plan",
+    run_options: "RunOptions",
+    options: dict[str, Any],
+    runner: "Callable[[Plan, RunOptions, OnProgress], Report] | None" = None,
 ) -> None:
-    """Do what a plan says, or say it on a dry run; report, and choose the exit code."""
+    """Do what a plan says, or say it on a dry run; report, and choose the exit code.
+
+    Args:
+        ctx: Of the command.
+        plan: What to do.
+        run_options: How to do it.
+        options: Of the command.
+        runner: Does it; `preprocess.run.run` by default.
+    """
     from preprocess.run import run
     from preprocess.terminal import check_plan, print_json, print_plan, print_text, progress_bar
 
@@ -118,7 +132,7 @@ def carry_out(
         return
     ctx.meta[INTERRUPTED] = "; finished shards are kept, the same command goes on from there"
     with progress_bar(plan) as on_progress:
-        report = run(plan, run_options, on_progress)
+        report = (runner or run)(plan, run_options, on_progress)
     if options["as_json"]:
         print_json(report.to_json())
     else:

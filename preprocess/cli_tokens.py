@@ -106,6 +106,23 @@ if TYPE_CHECKING:
     help="Share of the documents for a test split, by a stable hash.",
 )
 @click.option("--split-seed", type=int, default=0, help="Chooses other documents for the splits.")
+@click.option(
+    "--shuffle-documents",
+    type=click.IntRange(min=0),
+    metavar="SEED",
+    help="Store the documents of each split in an order that follows from the seed.",
+)
+@click.option(
+    "--dedup",
+    type=click.Choice(["exact", "minhash"]),
+    help="Leave out documents that came before, over all splits: the same text, or nearly.",
+)
+@click.option(
+    "--dedup-threshold",
+    type=click.FloatRange(0, 1, min_open=True),
+    metavar="SHARE",
+    help="minhash: how much alike nearly is.  [default: 0.8]",
+)
 @click.option("--follow-links", is_flag=True, help="Take what symbolic links point to.")
 @preparing_options("items")
 @click.pass_context
@@ -117,10 +134,10 @@ def tokens(ctx: click.Context, /, **options: Any) -> None:
     command again goes on where an interrupted one ended.
     """
     chosen, run_options = _token_options(options), make_run_options(options)
-    from preprocess.tokens import plan_tokens
+    from preprocess.tokens import plan_tokens, run_tokens
 
     plan = plan_tokens(options["source"], options["out"], chosen, run_options, options["limit"])
-    carry_out(ctx, plan, run_options, options)
+    carry_out(ctx, plan, run_options, options, run_tokens)
 
 
 def _token_options(options: dict[str, Any]) -> "TokenOptions":
@@ -147,6 +164,9 @@ def _token_options(options: dict[str, Any]) -> "TokenOptions":
             validation=options["validation"],
             test=options["test"],
             split_seed=options["split_seed"],
+            shuffle_documents=options["shuffle_documents"],
+            dedup=options["dedup"],
+            dedup_threshold=options["dedup_threshold"],
             engine=options["engine"],
             text=TextOptions(
                 text_key=options["text_key"] or ("messages" if chat else "text"),

@@ -131,16 +131,17 @@ class TokenMaker:
             encoded, audit, documents, errors = self._encoded_chats(self.chat, texts, keys)
             skipped += errors
             keys = [keys[index] for index in documents.tolist()]
+            texts = texts.take(pa.array(documents))
             metadata = None if metadata is None else metadata.take(pa.array(documents))
         laid_out = self.layout.lay_out(encoded)
         skipped += [SampleError(_text(keys[i]), why) for i, why in laid_out.refused.items()]
-        tallies = self._tallies(texts, encoded, laid_out)
+        unknown = self.tokenizer.unknown
+        tallies = tally(encoded, laid_out, _nbytes(texts), None if unknown is None else unknown[1])
         tallies["audited"] = (audit,)
         tallies["special_text"] = (0 if hits is None else int(hits.sum()),)
-        arrays = dict(laid_out.arrays)
-        arrays["key"] = _ragged_lines(keys, laid_out)
-        if metadata is not None:
-            arrays["metadata"] = _ragged_lines(_as_bytes(metadata), laid_out)
+        arrays = _named(laid_out, keys, metadata)
+        if self.first is not None:
+            arrays.update(self.first.arrays(texts, pairs, encoded))
         return Rows(
             count=laid_out.count,
             arrays=arrays,
@@ -214,22 +215,34 @@ class TokenMaker:
         encoded = Encoded(ids=found.ids, counts=found.counts, bits=bits, bit_counts=nbytes)
         return encoded, audit, found.documents, found.errors
 
-    def _tallies(
-        self, texts: "pa.LargeStringArray", encoded: Encoded, laid_out: LaidOut
-    ) -> dict[str, tuple[int, ...]]:
-        lengths = encoded.counts
-        bins = np.bincount(np.frexp(lengths.astype(np.float64))[1], minlength=1)[:_BINS]
-        unknown = self.tokenizer.unknown
-        offsets = np.frombuffer(texts.buffers()[1], np.int64)[texts.offset :]
-        nbytes = int(offsets[len(texts)] - offsets[0]) if len(texts) else 0
-        return {
-            "documents": (len(lengths) - len(laid_out.refused),),
-            "text_nbytes": (nbytes,),
-            "learned": (0 if encoded.bits is None else int(np.bitwise_count(encoded.bits).sum()),),
-            "tokens": (len(encoded.ids),),
-            "lengths": tuple(bins.tolist()),
-            "unknown": (0 if unknown is None else int((encoded.ids == unknown[1]).sum()),),
-        }
+
+def tally(
+    encoded: Encoded, laid_out: LaidOut, text_nbytes: int, unknown: int | None
+) -> dict[str, tuple[int, ...]]:
+    """Count documents and their tokens.
+
+    Args:
+        encoded: The documents.
+        laid_out: Their samples.
+        text_nbytes: Bytes of their texts.
+        unknown: Id of what the tokenizer does not know.
+    """
+    lengths = encoded.counts
+    bins = np.bincount(np.frexp(lengths.astype(np.float64))[1], minlength=1)[:_BINS]
+    return {
+        "documents": (len(lengths) - len(laid_out.refused),),
+        "text_nbytes": (text_nbytes,),
+        "learned": (0 if encoded.bits is None else int(np.bitwise_count(encoded.bits).sum()),),
+        "tokens": (len(encoded.ids),),
+        "lengths": tuple(bins.tolist()),
+        "unknown": (0 if unknown is None else int((encoded.ids == unknown).sum()),),
+    }
+
+
+def _nbytes(texts: "pa.LargeStringArray") -> int:
+    """Return the bytes of all texts."""
+    offsets = np.frombuffer(texts.buffers()[1], np.int64)[texts.offset :]
+    return int(offsets[len(texts)] - offsets[0]) if len(texts) else 0
 
 
 _SPECIAL: Final = "holds text that looks like a special token; --specials text or parse takes it"
@@ -272,7 +285,17 @@ def _as_bytes(strings: "pa.LargeStringArray") -> list[bytes]:
     return strings.cast(pa.large_binary()).to_pylist()  # type: ignore[no-any-return]
 
 
-def _ragged_lines(lines: Sequence[bytes], laid_out: LaidOut) -> Ragged:
+def _named(
+    laid_out: LaidOut, keys: Sequence[bytes], metadata: "pa.LargeStringArray | None"
+) -> dict[str, Any]:
+    """Return the samples' arrays, with what names and describes their documents."""
+    arrays: dict[str, Any] = {**laid_out.arrays, "key": join_lines(keys, laid_out)}
+    if metadata is not None:
+        arrays["metadata"] = join_lines(_as_bytes(metadata), laid_out)
+    return arrays
+
+
+def join_lines(lines: Sequence[bytes], laid_out: LaidOut) -> Ragged:
     """Return the lines of each sample's documents, as bytes with newlines between."""
     chosen = [lines[index] for index in laid_out.documents.tolist()]
     if len(chosen) != laid_out.count or (laid_out.document_counts != 1).any():

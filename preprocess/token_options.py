@@ -9,6 +9,10 @@ from preprocess.text_options import TextOptions
 Layout = Literal["stream", "fixed", "packed", "chat"]
 Specials = Literal["text", "parse", "error"]
 Packer = Literal["best_fit", "first_fit"]
+Dedup = Literal["exact", "minhash"]
+
+DEDUP_THRESHOLD: Final = 0.8
+"""Share of equal values of two signatures from which on documents count as duplicates."""
 
 _MAX_LENGTH: Final = 1 << 24
 """Tokens of a row: beyond any model's context."""
@@ -40,6 +44,11 @@ class TokenOptions:
         validation: Share of the documents that become the validation split, by a stable hash.
         test: Share that becomes the test split.
         split_seed: Changes which documents these are.
+        shuffle_documents: Seed of the order of the documents within each split; None for that of
+            the input.
+        dedup: Leave out documents whose text an earlier one has, of this or an earlier split:
+            "exact" the same bytes, "minhash" nearly.
+        dedup_threshold: minhash only: how much alike; None for `DEDUP_THRESHOLD`.
         engine: "auto", or one of `preprocess.engines.ENGINES`.
         text: How texts are read.
     """
@@ -57,6 +66,9 @@ class TokenOptions:
     validation: float = 0.0
     test: float = 0.0
     split_seed: int = 0
+    shuffle_documents: int | None = None
+    dedup: Dedup | None = None
+    dedup_threshold: float | None = None
     engine: str = "auto"
     text: TextOptions = field(default_factory=TextOptions)
 
@@ -67,6 +79,7 @@ class TokenOptions:
             if getattr(self, name) not in get_args(allowed):
                 raise ValueError(f"{name}={getattr(self, name)!r}: expected {get_args(allowed)}")
         self._check_layout()
+        self._check_order()
         shares = (self.validation, self.test)
         if min(shares) < 0 or sum(shares) >= 1:
             raise ValueError(f"validation, test = {shares}: expected shares that leave some train")
@@ -96,6 +109,23 @@ class TokenOptions:
                 f"specials={self.specials!r}: with layout chat the template writes the special "
                 "tokens, and what looks like one in a message stays text"
             )
+
+    def _check_order(self) -> None:
+        """Refuse seeds and thresholds outside their range."""
+        if self.shuffle_documents is not None and self.shuffle_documents < 0:
+            raise ValueError(f"shuffle_documents={self.shuffle_documents}: expected 0 or more")
+        if self.dedup is not None and self.dedup not in get_args(Dedup):
+            raise ValueError(f"dedup={self.dedup!r}: expected {get_args(Dedup)}")
+        if self.dedup_threshold is not None:
+            if self.dedup != "minhash":
+                raise ValueError(f"dedup_threshold={self.dedup_threshold}: only with minhash")
+            if not 0 < self.dedup_threshold <= 1:
+                raise ValueError(f"dedup_threshold={self.dedup_threshold}: expected above 0, to 1")
+
+    @property
+    def reorders(self) -> bool:
+        """Whether documents are left out or put in order after all of them are known."""
+        return self.shuffle_documents is not None or self.dedup is not None
 
     def bounds(self) -> dict[str, tuple[int, int]]:
         """Return which hashes below SPLIT_STEPS are of which split; train alone by default."""
