@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from preprocess.cli_prepare import FOLDER, carry_out, make_run_options, preparing_options
+from preprocess.values import ByteCount
 
 if TYPE_CHECKING:
     from preprocess.token_options import TokenOptions
@@ -123,6 +124,13 @@ if TYPE_CHECKING:
     metavar="SHARE",
     help="minhash: how much alike nearly is.  [default: 0.8]",
 )
+@click.option(
+    "--max-document",
+    type=ByteCount(),
+    default="64MB",
+    show_default=True,
+    help="Refuse documents with more bytes.",
+)
 @click.option("--follow-links", is_flag=True, help="Take what symbolic links point to.")
 @preparing_options("items")
 @click.pass_context
@@ -176,6 +184,7 @@ def _token_options(options: dict[str, Any]) -> "TokenOptions":
                 json_values=chat,
                 encoding=options["encoding"],
                 errors=options["errors"],
+                max_document_nbytes=options["max_document"],
                 follow_links=options["follow_links"],
             ),
         )

@@ -49,6 +49,9 @@ def read_json(root: Path, item: Item, options: TextOptions) -> Iterator[Document
     """
     begun = item.start > 0
     for block in read_blocks(root, item, options):
+        if block.too_long:
+            yield block.refusal(item.key, options)
+            continue
         lines = find_lines(block.data)
         if not len(lines.starts):
             continue

@@ -36,11 +36,18 @@ class Block:
         data: Their bytes; only the last line of a file may lack its line feed.
         offset: Where they begin in the file.
         first_line: Gives the number of the first of them, from 1.
+        too_long: Bytes of a line that is left out for its length; then there are no data.
     """
 
     data: bytes
     offset: int
     first_line: Callable[[], int]
+    too_long: int = 0
+
+    def refusal(self, key: str, options: TextOptions) -> Documents:
+        """Return no documents, and why the line that is too long is not one."""
+        name = f"{key}:{self.first_line()}"
+        return no_documents(options, SampleError(name, options.refusal_of(self.too_long)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,32 +91,50 @@ def read_blocks(root: Path, item: Item, options: TextOptions) -> Iterator[Block]
     with open_item(root, item) as file:
         if item.start == 0 and item.stop is None:
             text = open_text(file, item.key, options)
-            yield from _counted_blocks(text.chunks, text.offset)
+            yield from _counted_blocks(text.chunks, text.offset, options)
         else:
             yield from _range_blocks(root, item, file, options)
 
 
-def _counted_blocks(chunks: Iterator[bytes], offset: int) -> Iterator[Block]:
+def _counted_blocks(chunks: Iterator[bytes], offset: int, options: TextOptions) -> Iterator[Block]:
     line = 1
-    for data in _whole_lines(chunks):
-        yield Block(data, offset, partial(int, line))
-        line += int(np.count_nonzero(np.frombuffer(data, np.uint8) == _NEWLINE))
-        offset += len(data)
+    for data, too_long in _whole_lines(chunks, options.max_document_nbytes):
+        yield Block(data, offset, partial(int, line), too_long)
+        line += int(np.count_nonzero(np.frombuffer(data, np.uint8) == _NEWLINE)) + bool(too_long)
+        offset += len(data) + too_long
 
 
-def _whole_lines(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """Yield the same bytes, cut after the last line feed of each chunk."""
+def _whole_lines(chunks: Iterator[bytes], most: int) -> Iterator[tuple[bytes, int]]:
+    """Yield the same bytes, cut after the last line feed of each chunk.
+
+    Of a line that is not whole after `most` bytes, and at least a chunk, only the length is kept;
+    it is yielded with no bytes.
+    """
     waiting: list[bytes] = []
+    held = dropped = 0
     for chunk in chunks:
+        if dropped:
+            end = chunk.find(b"\n") + 1
+            dropped += end or len(chunk)
+            if not end:
+                continue
+            yield b"", dropped
+            chunk, dropped = chunk[end:], 0  # noqa: PLW2901
         cut = chunk.rfind(b"\n") + 1
         if cut:
             # A view: a copy of all that is cut would cost a tenth of the whole reading.
-            yield b"".join((*waiting, memoryview(chunk)[:cut]))
+            yield b"".join((*waiting, memoryview(chunk)[:cut])), 0
             waiting = [chunk[cut:]] if cut < len(chunk) else []
+            held = len(chunk) - cut
         else:
             waiting.append(chunk)
-    if waiting:
-        yield b"".join(waiting)
+            held += len(chunk)
+            if held > max(most, BLOCK_NBYTES):
+                waiting, held, dropped = [], 0, held
+    if dropped:
+        yield b"", dropped
+    elif held:
+        yield b"".join(waiting), 0
 
 
 def _range_blocks(root: Path, item: Item, file: IO[bytes], options: TextOptions) -> Iterator[Block]:
@@ -119,9 +144,10 @@ def _range_blocks(root: Path, item: Item, file: IO[bytes], options: TextOptions)
     if item.start == 0:  # removes a mark, and looks whether this is text at all
         offset = open_text(file, item.key, options).offset
     file.seek(offset)
-    for data in _whole_lines(_range_chunks(file, offset, item.stop)):
-        yield Block(data, offset, partial(line_number, root, item, offset))
-        offset += len(data)
+    chunks = _range_chunks(file, offset, item.stop)
+    for data, too_long in _whole_lines(chunks, options.max_document_nbytes):
+        yield Block(data, offset, partial(line_number, root, item, offset), too_long)
+        offset += len(data) + too_long
 
 
 def _first_start(file: IO[bytes], item: Item) -> int | None:
@@ -190,6 +216,9 @@ def read_lines(root: Path, item: Item, options: TextOptions) -> Iterator[Documen
         SampleError: The file cannot be read, is damaged, or is known to be no text.
     """
     for block in read_blocks(root, item, options):
+        if block.too_long:
+            yield block.refusal(item.key, options)
+            continue
         lines = find_lines(block.data)
         if valid_utf8(block.data):
             if len(lines.starts):
@@ -200,6 +229,19 @@ def read_lines(root: Path, item: Item, options: TextOptions) -> Iterator[Documen
                 )
         else:
             yield _one_by_one(block, lines, item.key, options)
+
+
+def no_documents(options: TextOptions, *errors: SampleError) -> Documents:
+    """Return no documents, with every column that the options ask for."""
+    none = make_texts([])
+    return Documents(
+        texts=none,
+        places=np.empty(0, np.int64),
+        pairs=none if options.pair_key is not None else None,
+        metadata=none if options.metadata_keys else None,
+        bytewise=True,
+        errors=errors,
+    )
 
 
 def _texts_of_lines(data: bytes, lines: Lines) -> "pa.LargeStringArray":

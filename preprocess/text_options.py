@@ -2,6 +2,10 @@
 
 import codecs
 from dataclasses import dataclass
+from typing import Final
+
+MAX_DOCUMENT_NBYTES: Final = 64_000_000
+"""Default: far above any text that was written by hand; a few hundred MB while it is encoded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +25,8 @@ class TextOptions:
         encoding: Of files without a byte order mark; None for UTF-8. Marks are removed.
         errors: "refuse" the records or files that are not valid text, or "replace" each fault
             with U+FFFD.
+        max_document_nbytes: Documents and records of more bytes are refused by name: each is held
+            in memory whole, with its tokens.
         follow_links: Take what symbolic links in the source point to.
     """
 
@@ -31,6 +37,7 @@ class TextOptions:
     json_values: bool = False
     encoding: str | None = None
     errors: str = "refuse"
+    max_document_nbytes: int = MAX_DOCUMENT_NBYTES
     follow_links: bool = False
 
     def __post_init__(self) -> None:
@@ -42,6 +49,8 @@ class TextOptions:
             raise ValueError(f"metadata_keys={self.metadata_keys}: expected names, each once")
         if self.errors not in {"refuse", "replace"}:
             raise ValueError(f"errors={self.errors!r}: expected 'refuse' or 'replace'")
+        if self.max_document_nbytes < 1:
+            raise ValueError(f"max_document_nbytes={self.max_document_nbytes}: expected 1 or more")
         if self.encoding is not None:
             try:
                 "".encode(self.encoding)
@@ -49,6 +58,13 @@ class TextOptions:
                 raise ValueError(
                     f"encoding={self.encoding!r}: no text encoding of that name"
                 ) from error
+
+    def refusal_of(self, nbytes: int) -> str:
+        """Say why a document of so many bytes is not taken."""
+        return (
+            f"{nbytes:,} bytes, documents may have {self.max_document_nbytes:,}; raise "
+            "--max-document, or cut the text (--lines makes a document of each line of text files)"
+        )
 
     @property
     def replaces(self) -> bool:

@@ -61,7 +61,14 @@ def _read_whole(root: Path, item: Item, options: TextOptions) -> Iterator[Docume
     """Yield a file as one document; nothing for an empty one."""
     with open_item(root, item) as file:
         text = open_text(file, item.key, options)
-        data = b"".join(text.chunks)
+        chunks, nbytes = [], 0
+        for chunk in text.chunks:
+            nbytes += len(chunk)
+            if nbytes > options.max_document_nbytes:
+                # All of a file that is not compressed; else what has been read of it.
+                raise SampleError(item.key, options.refusal_of(max(nbytes, item.nbytes)))
+            chunks.append(chunk)
+        data = b"".join(chunks)
     if not data:
         return
     if valid_utf8(data):

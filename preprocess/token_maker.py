@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from preprocess.chat import ChatTemplate, render_chats
 from preprocess.chat_encoding import ChatEncoder, pack_bits
-from preprocess.documents import Documents
 from preprocess.engine_check import audited, differing
 from preprocess.engines import Engine, ReferenceEngine
 from preprocess.errors import SampleError
@@ -19,6 +18,7 @@ from preprocess.recipe import Ragged, Rows
 from preprocess.sources import Item
 from preprocess.text_options import TextOptions
 from preprocess.texts import read_documents
+from preprocess.token_batch import Batch, Piece, gather_pieces, sizes_of
 from preprocess.token_first import FirstPass
 from preprocess.token_layouts import AnyLayout, Encoded, LaidOut
 from preprocess.token_runs import starts_of
@@ -26,6 +26,8 @@ from preprocess.tokenizer import TextTokenizer
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from preprocess.documents import Documents
 
 _TOGETHER: Final = 1 << 20
 """Bytes of text of small files that are encoded in one call."""
@@ -36,14 +38,6 @@ _BINS: Final = 42
 
 class Mismatch(Exception):  # noqa: N818
     """An engine's ids are not the reference's."""
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """Documents of one item, with what names the item and them."""
-
-    key: str
-    documents: Documents
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,56 +98,55 @@ class TokenMaker:
         """Encode some documents and lay them out."""
         import pyarrow as pa
 
-        skipped = [error for piece in pieces for error in piece.documents.errors]
-        keys = [key for piece in pieces for key in _keys(piece)]
-        texts = pa.concat_arrays([piece.documents.texts for piece in pieces])
-        pairs = _joined([piece.documents.pairs for piece in pieces])
-        metadata = _joined([piece.documents.metadata for piece in pieces])
-        kept = self._chosen(keys)
-        looks = self.tokenizer.specials != "parse"  # what looks like a special token is looked for
-        hits = self.tokenizer.special_hits(texts) if looks else None
-        if hits is not None and self.tokenizer.specials == "error":
-            bad = np.flatnonzero(hits if kept is None else hits & kept)
-            skipped += [SampleError(_text(keys[i]), _SPECIAL) for i in bad.tolist()]
-            kept = ~hits if kept is None else kept & ~hits
-        if kept is not None:
-            chosen = pa.array(kept)
-            texts = texts.filter(chosen)
-            pairs = None if pairs is None else pairs.filter(chosen)
-            metadata = None if metadata is None else metadata.filter(chosen)
-            keys = [key for key, keep in zip(keys, kept.tolist(), strict=True) if keep]
-            hits = None if hits is None else hits[kept]
-        places = np.concatenate([_places(piece) for piece in pieces])
-        places = places if kept is None else places[kept]
+        told = [error for piece in pieces for error in piece.documents.errors]
+        batch = self._chosen(gather_pieces(pieces), told)
+        keys, metadata, texts = batch.keys, batch.metadata, batch.texts
+        missing: list[SampleError] = []
         if self.chat is None:
-            encoded, audit = self._encoded(texts, pairs, places)
+            encoded, audit = self._encoded(texts, batch.pairs, batch.places)
         else:
             encoded, audit, documents, errors = self._encoded_chats(self.chat, texts, keys)
-            skipped += errors
+            missing += errors
             keys = [keys[index] for index in documents.tolist()]
             texts = texts.take(pa.array(documents))
             metadata = None if metadata is None else metadata.take(pa.array(documents))
         laid_out = self.layout.lay_out(encoded)
-        skipped += [SampleError(_text(keys[i]), why) for i, why in laid_out.refused.items()]
+        missing += [SampleError(_text(keys[i]), why) for i, why in laid_out.refused.items()]
         unknown = self.tokenizer.unknown
-        tallies = tally(encoded, laid_out, _nbytes(texts), None if unknown is None else unknown[1])
+        tallies = tally(
+            encoded, laid_out, int(sizes_of(texts).sum()), None if unknown is None else unknown[1]
+        )
         tallies["audited"] = (audit,)
-        tallies["special_text"] = (0 if hits is None else int(hits.sum()),)
+        tallies["special_text"] = (batch.special_text,)
         arrays = _named(laid_out, keys, metadata)
         if self.first is not None:
-            arrays.update(self.first.arrays(texts, pairs, encoded))
+            arrays.update(self.first.arrays(texts, batch.pairs, encoded))
         return Rows(
             count=laid_out.count,
             arrays=arrays,
-            skipped=tuple(skipped) if self.tells else (),
+            skipped=(*(told if self.tells else ()), *missing),
             tallies=tallies,
             more=more,
         )
 
-    def _chosen(self, keys: Sequence[bytes]) -> NDArray[np.bool_] | None:
+    def _chosen(self, batch: Batch, told: list[SampleError]) -> Batch:
+        """Return the documents that are of this split and can be taken, and say why others not."""
+        refused: dict[int, str] = {}
+        sizes = sizes_of(batch.texts)
+        for index in np.flatnonzero(sizes > self.text.max_document_nbytes).tolist():
+            refused[index] = self.text.refusal_of(int(sizes[index]))
+        hits = np.zeros(len(sizes), np.bool_)
+        if self.tokenizer.specials != "parse":  # what looks like a special token is looked for
+            hits = self.tokenizer.special_hits(batch.texts)
+        if self.tokenizer.specials == "error":
+            refused.update(dict.fromkeys(np.flatnonzero(hits).tolist(), _SPECIAL))
+        told += [SampleError(_text(batch.keys[i]), why) for i, why in sorted(refused.items())]
+        kept = np.ones(len(sizes), np.bool_) if self.bounds is None else self._in_split(batch.keys)
+        kept[list(refused)] = False
+        return batch.filtered(kept, int(hits[kept].sum()))
+
+    def _in_split(self, keys: Sequence[bytes]) -> NDArray[np.bool_]:
         """Return which documents are of this split, by a stable hash of their keys."""
-        if self.bounds is None:
-            return None
         from google_crc32c import extend
 
         seed = extend(0, str(self.split_seed).encode())
@@ -162,7 +155,7 @@ class TokenMaker:
         mixed = (hashes * np.uint64(0x9E3779B97F4A7C15)) ^ (hashes >> np.uint64(7))
         mixed = (mixed ^ (mixed >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
         part = (mixed >> np.uint64(40)) % np.uint64(self.whole)
-        first, end = self.bounds
+        first, end = self.bounds or (0, self.whole)
         chosen: NDArray[np.bool_] = (part >= first) & (part < end)
         return chosen
 
@@ -239,44 +232,11 @@ def tally(
     }
 
 
-def _nbytes(texts: "pa.LargeStringArray") -> int:
-    """Return the bytes of all texts."""
-    offsets = np.frombuffer(texts.buffers()[1], np.int64)[texts.offset :]
-    return int(offsets[len(texts)] - offsets[0]) if len(texts) else 0
-
-
 _SPECIAL: Final = "holds text that looks like a special token; --specials text or parse takes it"
-
-
-def _keys(piece: Piece) -> list[bytes]:
-    """Return what names each document: the path, with `@byte` or `:row` if the file holds several.
-
-    The byte is that of the record's beginning, in the decompressed text.
-    """
-    name = piece.key.encode(errors="surrogateescape")
-    places = piece.documents.places.tolist()
-    if piece.documents.bytewise:
-        return [b"%s@%d" % (name, place) for place in places]
-    return [b"%s:%d" % (name, place) if place else name for place in places]
-
-
-def _places(piece: Piece) -> NDArray[np.int64]:
-    """Return a number for each document that those of other items do not share."""
-    from google_crc32c import value
-
-    name = piece.key.encode(errors="surrogateescape")
-    return piece.documents.places ^ (np.int64(value(name)) << np.int64(31))
 
 
 def _text(key: bytes) -> str:
     return key.decode(errors="surrogateescape")
-
-
-def _joined(columns: Sequence["pa.LargeStringArray | None"]) -> Any:
-    import pyarrow as pa
-
-    found = [column for column in columns if column is not None]
-    return pa.concat_arrays(found) if found else None
 
 
 def _as_bytes(strings: "pa.LargeStringArray") -> list[bytes]:

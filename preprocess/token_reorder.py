@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from loaders.format.spec import Manifest, read_manifest
 from preprocess.commit import read_skipped
 from preprocess.errors import OutputError, SampleError, SourceError
-from preprocess.output import check_room, claim, find_complete
+from preprocess.output import check_room, claim, find_complete, replaced_nbytes
 from preprocess.plan import Plan, RunOptions
 from preprocess.recipe import REDONE, cut_items
 from preprocess.report import Report
@@ -108,7 +108,8 @@ def _run_first(final: Plan, first: Plan, options: RunOptions, on_progress: OnPro
     try:
         if find_complete(first, overwrite=False) is None:
             left = sum(task.nbytes for task in first.tasks() if read_receipt(task) is None)
-            check_room(first.out, left + final.nbytes)
+            replaced = replaced_nbytes(final) if options.overwrite else 0
+            check_room(first.out, left + max(0, final.nbytes - replaced))
     except OutputError as error:
         if not options.overwrite:
             raise OutputError(f"{error}; documents are prepared there for {final.out}") from error

@@ -1,0 +1,104 @@
+"""Documents of some items, put together so that they are encoded in one call."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from preprocess.documents import Documents
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Documents of one item, with what names the item and them."""
+
+    key: str
+    documents: Documents
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """Documents that are encoded together.
+
+    Attributes:
+        keys: [N] what names each.
+        places: [N] int64 a number of each that those of other items do not share.
+        texts: [N] texts.
+        pairs: [N] second texts, or None.
+        metadata: [N] JSON, or None.
+        special_text: Documents that hold text which looks like a special token.
+    """
+
+    keys: list[bytes]
+    places: NDArray[np.int64]
+    texts: "pa.LargeStringArray"
+    pairs: "pa.LargeStringArray | None"
+    metadata: "pa.LargeStringArray | None"
+    special_text: int = 0
+
+    def filtered(self, kept: NDArray[np.bool_], special_text: int) -> "Batch":
+        """Return the documents that are kept."""
+        if kept.all():
+            return replace(self, special_text=special_text)
+        import pyarrow as pa
+
+        chosen = pa.array(kept)
+        return Batch(
+            keys=[key for key, keep in zip(self.keys, kept.tolist(), strict=True) if keep],
+            places=self.places[kept],
+            texts=self.texts.filter(chosen),
+            pairs=None if self.pairs is None else self.pairs.filter(chosen),
+            metadata=None if self.metadata is None else self.metadata.filter(chosen),
+            special_text=special_text,
+        )
+
+
+def gather_pieces(pieces: Sequence[Piece]) -> Batch:
+    """Put the documents of some pieces together, in order."""
+    import pyarrow as pa
+
+    return Batch(
+        keys=[key for piece in pieces for key in _keys(piece)],
+        places=np.concatenate([_places(piece) for piece in pieces]),
+        texts=pa.concat_arrays([piece.documents.texts for piece in pieces]),
+        pairs=_joined([piece.documents.pairs for piece in pieces]),
+        metadata=_joined([piece.documents.metadata for piece in pieces]),
+    )
+
+
+def _keys(piece: Piece) -> list[bytes]:
+    """Return what names each document: the path, with `@byte` or `:row` if the file holds several.
+
+    The byte is that of the record's beginning, in the decompressed text.
+    """
+    name = piece.key.encode(errors="surrogateescape")
+    places = piece.documents.places.tolist()
+    if piece.documents.bytewise:
+        return [b"%s@%d" % (name, place) for place in places]
+    return [b"%s:%d" % (name, place) if place else name for place in places]
+
+
+def _places(piece: Piece) -> NDArray[np.int64]:
+    """Return a number for each document that those of other items do not share."""
+    from google_crc32c import value
+
+    name = piece.key.encode(errors="surrogateescape")
+    return piece.documents.places ^ (np.int64(value(name)) << np.int64(31))
+
+
+def _joined(columns: Sequence["pa.LargeStringArray | None"]) -> Any:
+    import pyarrow as pa
+
+    found = [column for column in columns if column is not None]
+    return pa.concat_arrays(found) if found else None
+
+
+def sizes_of(texts: "pa.LargeStringArray") -> NDArray[np.int64]:
+    """Return [N] int64 bytes of each text."""
+    offsets = np.frombuffer(texts.buffers()[1], np.int64)[texts.offset :]
+    return np.diff(offsets[: len(texts) + 1])
