@@ -136,7 +136,11 @@ def _plan_second(final: Plan, first: Plan, reorder: Reorder, options: RunOptions
         for name, recipe in final.recipes.items()
     }
     shards = {
-        name: cut_items(_ranges(name, reorder), recipe, options.shard_nbytes)
+        name: cut_items(
+            _ranges(name, reorder, min(_ITEM_NBYTES, options.shard_nbytes)),
+            recipe,
+            options.shard_nbytes,
+        )
         for name, recipe in recipes.items()
     }
     skipped = tuple(SampleError(key, reason) for key, reason in read_skipped(first))
@@ -153,12 +157,12 @@ def _carried(manifest: Manifest, orders: Orders, split: str) -> dict[str, tuple[
     return found
 
 
-def _ranges(split: str, reorder: Reorder) -> list[Item]:
+def _ranges(split: str, reorder: Reorder, nbytes: int) -> list[Item]:
     """Cut the new order of a split into ranges; there is one at least, for what is carried."""
     order = reorder.orders.by_split[split]
     stored = StoredDocuments(reorder.orders.folder, split)
     ends = np.cumsum(_document_nbytes(stored, reorder.layout)[order])
-    parts = np.maximum(ends - 1, 0) // _ITEM_NBYTES
+    parts = (ends - 1) // nbytes
     stops = [*(np.flatnonzero(np.diff(parts)) + 1).tolist(), len(order)]
     items = []
     start, before = 0, 0

@@ -1,0 +1,46 @@
+"""Documents that are put in order in two runs: killed anywhere, the same command finishes."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.tokenizers_made import LINES, make_bpe
+
+ROOT = Path(__file__).parents[2]
+SECONDS = 600
+"""Beyond any machine's load; what is waited for ends by itself."""
+
+
+@pytest.mark.parametrize("stride", [7, pytest.param(1, marks=pytest.mark.slow)])
+def test_a_run_in_two_passes_that_is_killed_at_any_call_is_finished_by_the_same_command(
+    stride: int, tmp_path: Path
+) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    for name, lines in (("a", LINES[:20]), ("b", LINES[10:40])):
+        text = "".join(json.dumps({"text": line}) + "\n" for line in lines)
+        (source / f"{name}.jsonl").write_text(f"{text}not JSON\n", encoding="utf-8")
+    tokenizer = make_bpe(tmp_path / "bpe")
+
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "tests.crash.token_bomb",
+            str(stride),
+            str(tokenizer),
+            str(source),
+            str(tmp_path),
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 150
