@@ -21,6 +21,8 @@ _SHINGLE_WORDS: Final = 5
 _TOGETHER: Final = 4096
 """Shingles that are hashed at a time: 2 MiB of values, however long the document is."""
 
+_FOUND: Final = 0.99
+
 _SCHEME: Final = "affine32"
 _WORD: Final = re.compile(rb"\S+")
 
@@ -97,7 +99,7 @@ def distinct(parts: Sequence[NDArray[np.uint32]], threshold: float) -> NDArray[n
     """
     library = _library()
     template = library.MinHash(num_perm=PERMUTATIONS, scheme=_SCHEME)
-    index = library.MinHashLSH(threshold=threshold, num_perm=PERMUTATIONS)
+    index = library.MinHashLSH(num_perm=PERMUTATIONS, params=bands(threshold))
     kept = np.zeros(sum(map(len, parts)), np.bool_)
     number = 0
     for part_number, part in enumerate(parts):
@@ -111,6 +113,24 @@ def distinct(parts: Sequence[NDArray[np.uint32]], threshold: float) -> NDArray[n
                 kept[number] = True
             number += 1
     return kept
+
+
+def bands(threshold: float) -> tuple[int, int]:
+    """Return how many bands a signature is cut into, and the values of each.
+
+    The longest bands, so the fewest comparisons, of which two documents that share `threshold` of
+    their values still share one with a probability of `_FOUND`. (The package's own choice weighs
+    that against wrong finds, which the comparison of all values rules out here: at 0.8 it would
+    find 40 of 100 such pairs.)
+
+    Source:
+        Leskovec, Rajaraman, Ullman, "Mining of Massive Datasets", section 3.4.
+    """
+    for values in range(PERMUTATIONS // 2, 1, -1):
+        count = PERMUTATIONS // values
+        if 1 - (1 - threshold**values) ** count >= _FOUND:
+            return count, values
+    return PERMUTATIONS, 1
 
 
 def _sketch(template: Any, hashvalues: NDArray[np.uint32]) -> Any:

@@ -23,22 +23,7 @@ from preprocess.tokens import plan_tokens, run_tokens, tokens_to_shards
 from tests.recipes import read_tree
 from tests.tokenizers_made import make_bpe, make_wordpiece
 
-WORDS = [
-    "the",
-    "quick",
-    "brown",
-    "fox",
-    "jumps",
-    "over",
-    "a",
-    "lazy",
-    "dog",
-    "while",
-    "writing",
-    "fields",
-    "and",
-    "samples",
-]
+WORDS = ["the", "quick", "brown", "fox", "jumps", "over", "a", "lazy", "dog", "writing", "samples"]
 
 Found = list[tuple[list[int], bytes]]
 
