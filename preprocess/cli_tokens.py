@@ -156,6 +156,7 @@ def _token_options(options: dict[str, Any]) -> "TokenOptions":
         if options[one] is not None and options[other]:
             raise click.UsageError(f"--{one} and --{other.replace('_', '-')} exclude each other")
     chat = options["layout"] == "chat"
+    own_key = "messages" if chat else "text"
     keys = [key for given in options["metadata_keys"] for key in given.split(",")]
     try:
         return TokenOptions(
@@ -177,7 +178,7 @@ def _token_options(options: dict[str, Any]) -> "TokenOptions":
             dedup_threshold=options["dedup_threshold"],
             engine=options["engine"],
             text=TextOptions(
-                text_key=options["text_key"] or ("messages" if chat else "text"),
+                text_key=own_key if options["text_key"] is None else options["text_key"],
                 pair_key=options["pair_key"],
                 metadata_keys=tuple(keys),
                 lines=options["lines"],

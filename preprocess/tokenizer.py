@@ -244,6 +244,25 @@ class TextTokenizer:
     def _parsing(self) -> Any:
         return _from_json(self.cleaned)
 
+    def pair_frame(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+        """Give what is put before, between and after two texts where special tokens are added.
+
+        Raises:
+            SourceError: The tokenizer does not put the first text before the second one.
+        """
+        encoding = self._parsing.encode("a", "a", add_special_tokens=True)
+        parts: tuple[list[int], ...] = ([], [], [])
+        texts = [text for text in encoding.sequence_ids if text is not None]
+        if texts != sorted(texts) or set(texts) != {0, 1}:
+            raise SourceError(f"{self.source.path}: does not put a pair's first text first")
+        reached = 0
+        for number, text in zip(encoding.ids, encoding.sequence_ids, strict=True):
+            if text is None:
+                parts[reached].append(number)
+            else:
+                reached = text + 1
+        return tuple(parts[0]), tuple(parts[1]), tuple(parts[2])
+
     def _around(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         plain: list[int] = self.backend.encode("a", add_special_tokens=False).ids
         whole: list[int] = self.backend.encode("a", add_special_tokens=True).ids

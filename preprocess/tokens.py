@@ -330,15 +330,21 @@ def _layout(options: TokenOptions, tokenizer: TextTokenizer) -> AnyLayout:
             raise SourceError(
                 f"{options.tokenizer}: the tokenizer has no padding token; name one with --pad"
             )
+        pairs = options.text.pair_key is not None
+        prefix, suffix = tokenizer.prefix_ids, tokenizer.suffix_ids
+        separator: tuple[int, ...] = ()
+        if pairs:
+            prefix, separator, suffix = tokenizer.pair_frame()
         frame = RowFrame(
             length=options.length,
             pad_id=pad,
             dtype=stored,
-            prefix_ids=tokenizer.prefix_ids,
-            suffix_ids=tokenizer.suffix_ids,
+            prefix_ids=prefix,
+            separator_ids=separator,
+            suffix_ids=suffix,
             stride=options.stride,
         )
-        return FixedLayout(frame=frame, pairs=options.text.pair_key is not None)
+        return FixedLayout(frame=frame, pairs=pairs)
     if options.layout == "chat":
         _template(tokenizer, options)
         return StreamLayout(dtype=dtype, masked=True)
