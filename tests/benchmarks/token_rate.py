@@ -9,6 +9,7 @@ Run: python -m tests.benchmarks.token_rate TEXT.jsonl TOKENIZER [--engine NAME]
 
 import argparse
 import tempfile
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -63,21 +64,22 @@ def _ours(setting: Setting, source: Path, out: Path, engine: str) -> None:
     tokens_to_shards(source, out, options, RunOptions(workers=setting.workers))
 
 
-def _engine_alone(setting: Setting, texts: list[Any], engine: str) -> None:
+def _engine_alone(setting: Setting, texts: list[Any], engine: str) -> float:
+    """Time the encoding alone, with an engine that has seen no text yet."""
     from preprocess.engines import open_engine
     from preprocess.tokenizer import TextTokenizer, find_tokenizer
 
     tokenizer = TextTokenizer(find_tokenizer(str(setting.tokenizer)))
     opened = open_engine(engine, tokenizer)
+    begin = time.perf_counter()
     with ThreadPoolExecutor(setting.workers) as pool:
         for _ in pool.map(lambda part: len(opened.encode(part)[0]), texts):
             pass
+    return time.perf_counter() - begin
 
 
 def _run_only(setting: Setting, source: Path, out: Path, engine: str) -> float:
     """Time the run of a plan that is made: the comparison of engines is a fixed cost before it."""
-    import time
-
     from preprocess import RunOptions, TokenOptions
     from preprocess.run import run
     from preprocess.tokens import plan_tokens
