@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from loaders import Loader, SelectionError, ShardsError, open_dataset
-from loaders.batches import BufferPool
-from loaders.sampling import epoch_order
+from loaders.ahead import BufferPool
 from preprocess import ImageOptions, images_to_shards
 from tests.synthetic import write_image_tree
 
@@ -126,21 +125,24 @@ def test_an_absent_device_is_refused_when_the_loader_is_made(dataset_path: Path)
         Loader(open_dataset(dataset_path, size=32), 4, device=absent)
 
 
-def test_the_path_through_device_slots_gives_the_same_batches(dataset_path: Path) -> None:
+@pytest.mark.parametrize("last", ["drop", "pad", "wrap", None])
+def test_the_path_through_device_slots_gives_the_same_batches(dataset_path: Path, last) -> None:
     ds = open_dataset(dataset_path, size=32)
-    loader = Loader(ds, 5, seed=1, drop_last=False, device="cpu")
-    order = epoch_order(18, shuffle=True, seed=1, epoch=0)
-    through_slots = loader._send([order[start : start + 5] for start in range(0, 18, 5)])
+    options = {"drop_last": False} if last is None else {"last": last}
+    loader = Loader(ds, 5, seed=1, device="cpu", **options)
+    through_slots = loader._send(loader._wanted(0, loader._share.starts()))
     for batch, expected in zip(through_slots, loader, strict=True):
-        assert torch.equal(batch["image"], expected["image"])
-        assert torch.equal(batch["label"], expected["label"])
+        assert set(batch) == set(expected)
+        assert ("valid" in batch) == (last == "pad")
+        for name in set(batch) - {"key"}:
+            assert torch.equal(batch[name], expected[name])
         assert batch["key"] == expected["key"]
 
 
 def test_breaking_off_the_device_path_ends_its_thread(dataset_path: Path) -> None:
     before = threading.active_count()
     loader = Loader(open_dataset(dataset_path, size=32), 1)
-    batches = loader._send([np.array([index]) for index in range(18)])
+    batches = loader._send(loader._wanted(0, loader._share.starts()))
     next(batches)
     batches.close()
     assert threading.active_count() == before
