@@ -1,5 +1,6 @@
 """`prep tokens`: options -> one call -> report."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,10 @@ from preprocess.cli_prepare import FOLDER, carry_out, make_run_options, preparin
 from preprocess.values import ByteCount
 
 if TYPE_CHECKING:
+    from preprocess.export import Target
+    from preprocess.plan import Plan, RunOptions
+    from preprocess.report import Report
+    from preprocess.run import OnProgress
     from preprocess.token_options import TokenOptions
 
 
@@ -131,6 +136,12 @@ if TYPE_CHECKING:
     show_default=True,
     help="Refuse documents with more bytes.",
 )
+@click.option(
+    "--export",
+    "target",
+    type=click.Choice(["nanogpt", "megatron", "llmc"]),
+    help="stream: also write another trainer's files, to OUT.nanogpt and so on; see prep export.",
+)
 @click.option("--follow-links", is_flag=True, help="Take what symbolic links point to.")
 @preparing_options("items")
 @click.pass_context
@@ -144,8 +155,28 @@ def tokens(ctx: click.Context, /, **options: Any) -> None:
     chosen, run_options = _token_options(options), make_run_options(options)
     from preprocess.tokens import plan_tokens, run_tokens
 
-    plan = plan_tokens(options["source"], options["out"], chosen, run_options, options["limit"])
-    carry_out(ctx, plan, run_options, options, run_tokens)
+    target, out = options["target"], options["out"]
+    if target is not None and options["layout"] != "stream":
+        raise click.UsageError("--export: only layout stream holds documents to hand on")
+
+    def run_and_export(
+        plan: "Plan", run_options: "RunOptions", on_progress: "OnProgress"
+    ) -> "Report":
+        report = run_tokens(plan, run_options, on_progress)
+        return report if target is None else _exported(report, out, target)
+
+    plan = plan_tokens(options["source"], out, chosen, run_options, options["limit"])
+    carry_out(ctx, plan, run_options, options, run_and_export)
+
+
+def _exported(report: "Report", out: Path, target: "Target") -> "Report":
+    """Export what a run has made, unless an earlier one did."""
+    from preprocess.export import export_tokens
+
+    folder = out.with_name(f"{out.name}.{target}")
+    if not (report.backend == "" and folder.is_dir()):
+        export_tokens(out, folder, target)
+    return replace(report, notes=(*report.notes, f"{target}: the files are in {folder}"))
 
 
 def _token_options(options: dict[str, Any]) -> "TokenOptions":
