@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from loaders.format.spec import SPLITS
 from preprocess.token_documents import StoredDocuments
-from preprocess.token_duplicates import distinct, first_of_each, signatures
+from preprocess.token_duplicates import bands, distinct, first_of_each, signatures
 from preprocess.token_first import FirstPass, digests
 from preprocess.token_order import shuffled
 from tests.token_stores import write_stream
@@ -90,6 +90,38 @@ def test_at_threshold_1_texts_of_the_same_shingles_are_the_duplicates(texts: lis
     assert [shingles(texts[i]) for i in np.flatnonzero(found)] == list(
         dict.fromkeys(map(shingles, texts))
     )
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    seed=st.integers(0, 2**32),
+    count=st.integers(0, 40),
+    cuts=st.lists(st.integers(0, 40), max_size=3),
+    threshold=st.sampled_from([0.3, 0.5, 0.8, 1.0]),
+)
+def test_near_duplicates_are_those_that_comparing_all_with_all_finds(
+    seed: int, count: int, cuts: list[int], threshold: float
+) -> None:
+    generator = np.random.default_rng(seed)
+    templates = generator.integers(0, 2**32, (3, 128), dtype=np.uint32)
+    rows = templates[generator.integers(0, 3, count)]
+    changed = generator.random((count, 128)) < generator.uniform(0, 0.6, (count, 1))
+    rows[changed] = generator.integers(0, 2**32, int(changed.sum()), dtype=np.uint32)
+
+    found = distinct(np.split(rows, sorted(min(cut, count) for cut in cuts)), threshold)
+
+    length, values = bands(threshold)
+    kept: list[np.ndarray] = []
+    for row, keep in zip(rows, found.tolist(), strict=True):
+        equal = [row == other for other in kept]
+        alike = [
+            same.mean() >= threshold
+            and same[: length * values].reshape(length, values).all(axis=1).any()
+            for same in equal
+        ]
+        assert keep != any(alike)
+        if keep:
+            kept.append(row)
 
 
 @settings(max_examples=60, deadline=None)
