@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     )
     from loaders.normalize import Normalize, NormalizedModel
     from loaders.token_packs import document_mask
-    from loaders.tokens import TokenDataset, open_tokens
+    from loaders.tokens import TokenDataset, open_token_file, open_tokens
 
 __all__ = [
     "DeviceError",
@@ -42,6 +42,7 @@ __all__ = [
     "VersionError",
     "document_mask",
     "open_dataset",
+    "open_token_file",
     "open_tokens",
 ]
 
@@ -53,6 +54,7 @@ _MODULES = {
     "TokenDataset": "tokens",
     "document_mask": "token_packs",
     "open_dataset": "dataset",
+    "open_token_file": "tokens",
     "open_tokens": "tokens",
 }
 

@@ -42,11 +42,13 @@ class TokenFile:
         offsets: [documents + 1] uint64, read-only: document i is
             `values[offsets[i] : offsets[i + 1]]`.
         opener: Opens it again, in another process.
+        eos_id: The id that ends each document, if it was said.
     """
 
     values: NDArray[Any]
     offsets: NDArray[np.uint64]
     opener: "Callable[[], TokenFile]"
+    eos_id: int | None = None
 
     def __len__(self) -> int:
         """Return the number of documents."""
@@ -92,6 +94,7 @@ def open_nanogpt(
         values=values,
         offsets=_frozen(_document_offsets(values, eos_id)),
         opener=partial(open_nanogpt, path, dtype=dtype, eos_id=eos_id),
+        eos_id=eos_id,
     )
 
 

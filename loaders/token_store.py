@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from loaders.errors import FormatError, SelectionError
 from loaders.format.containers import CONTAINERS
-from loaders.format.spec import FieldSpec, Manifest, read_manifest
+from loaders.format.spec import FieldSpec, Manifest, SplitSpec, read_manifest
+from loaders.token_files import TokenFile
 
 Layout = Literal["stream", "fixed", "packed", "chat"]
 TokenizerId = Literal["eos_id", "pad_id", "largest_id"]
@@ -34,7 +35,13 @@ _LAYOUTS: Final[Mapping[str, Layout]] = {
 class TokenStore:
     """Where the values of every sample of a split lie; maps are opened when first touched.
 
-    Pickles as its path and split. Maps are read-only and safe across fork.
+    Pickles as its path and split, or as the call that opened the file. Maps are read-only and safe
+    across fork.
+
+    Args:
+        path: The dataset's folder, or the file.
+        split: The split's name.
+        file: Another trainer's file, opened: it stands for a dataset of one shard, layout stream.
 
     Attributes:
         path: The dataset's folder.
@@ -51,10 +58,11 @@ class TokenStore:
         FormatError: The manifest is damaged.
     """
 
-    def __init__(self, path: Path, split: str) -> None:
+    def __init__(self, path: Path, split: str, file: TokenFile | None = None) -> None:
         self.path = path
         self.split = split
-        self.manifest: Manifest = read_manifest(path)
+        self._file = file
+        self.manifest: Manifest = read_manifest(path) if file is None else _described(file, split)
         if self.manifest.kind != "tokens":
             raise SelectionError(
                 f"{path}: a dataset of kind {self.manifest.kind!r} holds no tokens: "
@@ -79,8 +87,13 @@ class TokenStore:
         self._row_ends = np.cumsum(spec.counts, dtype=np.int64)  # [shards]
         self._row_starts = np.concatenate(([0], self._row_ends))
         self._maps: dict[tuple[str, int], NDArray[Any]] = {}
+        if file is not None:
+            self._maps[TOKENS, 0] = file.values
+            self._maps[f"{TOKENS}_offsets", 0] = file.offsets.view("<i8")
 
     def __reduce__(self) -> tuple[Any, ...]:
+        if self._file is not None:
+            return TokenStore, (self.path, self.split, self._file)
         return _reopen, (self.path, self.split, self.fingerprint)
 
     def __len__(self) -> int:
@@ -217,6 +230,35 @@ _SERVED: Final[Mapping[Layout, str]] = {
     "packed": ".packed()",
     "chat": ".chat() or .documents()",
 }
+
+
+def _described(file: TokenFile, split: str) -> Manifest:
+    """Describe another trainer's file as the dataset that it stands for."""
+    field = FieldSpec(
+        name=TOKENS, dtype=file.values.dtype.name, shape=(), role="tokens", ragged=True
+    )
+    spec = SplitSpec(
+        fields=(field,),
+        capacity=None,
+        items=1,
+        counts=(len(file),),
+        values={TOKENS: (len(file.values),)},
+        files={},
+        statistics={},
+        class_counts=None,
+    )
+    # Where each document begins tells files apart; the ids themselves are too many to be read.
+    digest = hashlib.sha256(file.offsets.data).hexdigest()
+    return Manifest(
+        container="tensor",
+        kind="tokens",
+        recipe={"tokenizer": {"eos_id": file.eos_id}},
+        recipe_hash=digest,
+        source_hash=digest,
+        classes=(),
+        skipped=0,
+        splits={split: spec},
+    )
 
 
 def concatenate_into(pieces: Sequence[NDArray[Any]], buffer: NDArray[Any]) -> None:

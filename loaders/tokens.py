@@ -1,7 +1,7 @@
 """What tokens add on the reading side: documents, windows, padded rows, packed rows, chats."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -9,6 +9,7 @@ from loaders.errors import SelectionError
 from loaders.format.spec import Manifest
 from loaders.token_blocks import Blocks, Tail
 from loaders.token_documents import Documents
+from loaders.token_files import open_megatron, open_nanogpt
 from loaders.token_packs import Packed
 from loaders.token_rows import Chat, Padded, checked_width
 from loaders.token_store import TOKENS, Layout, TokenStore
@@ -32,6 +33,32 @@ def open_tokens(path: str | Path, split: str = "train") -> "TokenDataset":
     """
     # Absolute: shards are opened later, perhaps from another working directory.
     return TokenDataset(TokenStore(Path(path).absolute(), split))
+
+
+def open_token_file(
+    path: str | Path, *, dtype: Literal["uint16", "uint32"] = "uint16", eos_id: int | None = None
+) -> "TokenDataset":
+    """Open the token file of another trainer as it is: Megatron-LM's, or nanoGPT's.
+
+    Args:
+        path: `data.bin`, or the prefix `data` of `data.bin` and `data.idx`. With an index beside
+            it, it is Megatron-LM's, which says all that follows; else it is nanoGPT's.
+        dtype: Of the ids, which nanoGPT's files do not say.
+        eos_id: The id that ends each document of a nanoGPT file; None: it is one document.
+
+    Returns:
+        A dataset of documents (layout stream), split "train".
+
+    Raises:
+        MissingShardError: A file is not there.
+        FormatError: It is damaged, or of another kind.
+        SelectionError: The dtype or the id cannot be.
+    """
+    whole = Path(path).absolute()
+    prefix = whole.with_suffix("") if whole.suffix in {".bin", ".idx"} else whole
+    if prefix.with_name(f"{prefix.name}.idx").exists():
+        return TokenDataset(TokenStore(whole, "train", open_megatron(prefix)))
+    return TokenDataset(TokenStore(whole, "train", open_nanogpt(whole, dtype=dtype, eos_id=eos_id)))
 
 
 class TokenDataset:
