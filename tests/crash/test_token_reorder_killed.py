@@ -14,9 +14,10 @@ SECONDS = 600
 """Beyond any machine's load; what is waited for ends by itself."""
 
 
-@pytest.mark.parametrize("stride", [7, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("mode", [[], ["overwrite"]])
+@pytest.mark.parametrize("stride", [11, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_run_in_two_passes_that_is_killed_at_any_call_is_finished_by_the_same_command(
-    stride: int, tmp_path: Path
+    stride: int, mode: list[str], tmp_path: Path
 ) -> None:
     source = tmp_path / "source"
     source.mkdir()
@@ -34,6 +35,7 @@ def test_a_run_in_two_passes_that_is_killed_at_any_call_is_finished_by_the_same_
             str(tokenizer),
             str(source),
             str(tmp_path),
+            *mode,
         ],
         cwd=ROOT,
         capture_output=True,

@@ -1,6 +1,7 @@
 """Documents in another order and without duplicates: what a whole run stores."""
 
 import json
+import shutil
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -151,8 +152,8 @@ def field_of(out: Path, name: str, split: str = "train") -> list[bytes]:
     found = []
     for values in sorted((out / split).glob(f"*.{name}.npy")):
         offsets = np.load(values.with_name(values.name.replace(name, f"{name}_offsets")))
-        data = np.load(values).tobytes()
-        found += [data[first:end] for first, end in pairwise(offsets.tolist())]
+        data = np.load(values)
+        found += [data[first:end].tobytes() for first, end in pairwise(offsets.tolist())]
     return found
 
 
@@ -403,3 +404,45 @@ def test_options_outside_their_range_are_refused_by_name(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         TokenOptions(tokenizer="any", **changes)
+
+
+def test_chats_keep_their_masks(bpe: str, tmp_path: Path) -> None:
+    template = (
+        "{% for m in messages %}{{ m.role }}: {% if m.role == 'assistant' %}{% generation %}"
+        "{{ m.content }}{% endgeneration %}{% else %}{{ m.content }}{% endif %}\n{% endfor %}"
+    )
+    tokenizer = tmp_path / "bpe"
+    shutil.copytree(bpe, tokenizer)
+    config = json.loads((tokenizer / "tokenizer_config.json").read_text(encoding="utf-8"))
+    text = json.dumps({**config, "chat_template": template})
+    (tokenizer / "tokenizer_config.json").write_text(text, encoding="utf-8")
+    turns = [
+        [{"role": "user", "content": f"ask {i}"}, {"role": "assistant", "content": f"say {i}"}]
+        for i in [0, 1, 2, 3, 4, 5, 1, 2]
+    ]
+    lines = [json.dumps({"messages": messages}) for messages in turns]
+    lines.insert(3, json.dumps({"messages": []}))
+    (tmp_path / "chats.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    chat = TextOptions(text_key="messages", json_values=True)
+    values: dict[str, Any] = {"tokenizer": str(tokenizer), "layout": "chat", "text": chat}
+    tokens_to_shards(tmp_path / "chats.jsonl", tmp_path / "plain", TokenOptions(**values), small())
+    options = TokenOptions(**values, dedup="exact", shuffle_documents=2)
+    report = tokens_to_shards(tmp_path / "chats.jsonl", tmp_path / "out", options, small())
+
+    before, after = (
+        sorted(
+            zip(
+                field_of(tmp_path / name, "key"),
+                field_of(tmp_path / name, "tokens"),
+                field_of(tmp_path / name, "loss_mask"),
+                strict=True,
+            )
+        )
+        for name in ("plain", "out")
+    )
+    assert len(report.skipped) == 1
+    assert len(after) == 6
+    assert set(after) < set(before)
+    assert len({tokens for _, tokens, _ in after}) == 6
+    learned = [np.unpackbits(np.frombuffer(mask, np.uint8)).sum() for *_, mask in after]
+    assert tallies_of(tmp_path / "out")["learned"] == (sum(learned),)
