@@ -17,7 +17,7 @@ from loaders.format.containers import CONTAINERS
 from loaders.format.files import MANIFEST
 from loaders.format.spec import FieldSpec, Manifest, SplitSpec, read_manifest
 from loaders.images import Size, image_views
-from loaders.views import View
+from loaders.views import View, checked_indices
 
 _VIEWS: Final[Mapping[str, Callable[[SplitSpec, Size, str], tuple[View, ...]]]] = {
     "images": image_views,
@@ -194,7 +194,7 @@ class ShardDataset(Dataset[dict[str, Any]]):
             IndexError: An index is out of range.
             FormatError: A shard is not what the manifest promises.
         """
-        wanted = self._checked(indices)
+        wanted = checked_indices(indices, len(self))
         buffers = {
             view.name: np.empty((len(wanted), *view.field.shape), view.field.numpy_dtype)
             for view in self.views
@@ -228,19 +228,6 @@ class ShardDataset(Dataset[dict[str, Any]]):
             rows: View name -> [B, *field.shape] of the stored dtype.
         """
         return Batch({view.name: view.show(rows[view.name]) for view in self.views})
-
-    def _checked(self, indices: Any) -> NDArray[np.int64]:
-        given = np.asarray(indices)
-        if given.size == 0:
-            return np.empty(0, np.int64)
-        if given.ndim != 1 or given.dtype.kind not in "iu":
-            raise IndexError(f"expected a list of integers, got {given.dtype} {given.shape}")
-        wanted = given.astype(np.int64)
-        wanted = np.where(wanted < 0, wanted + len(self), wanted)
-        if wanted.min() < 0 or wanted.max() >= len(self):
-            bad = given[(wanted < 0) | (wanted >= len(self))][0]
-            raise IndexError(f"index {bad} is out of range for {len(self)} samples")
-        return wanted
 
     def _rows(self, view: View, shard: int) -> NDArray[Any]:
         """Return the map of a shard, opened on first touch: [count, elements]."""

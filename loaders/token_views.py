@@ -14,7 +14,7 @@ from torch.utils.data import Dataset
 
 from loaders.dataset import Batch
 from loaders.token_store import KEY, METADATA, TokenStore, concatenate_into
-from loaders.views import Part
+from loaders.views import Part, checked_indices
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ class TokenView(Dataset[dict[str, Any]]):
             IndexError: An index is out of range.
             FormatError: A shard is not what the manifest promises.
         """
-        wanted = self._checked(indices)
+        wanted = checked_indices(indices, len(self))
         buffers = {part.name: np.empty(*part.layout(wanted)) for part in self.views}
         self.gather_into(wanted, buffers)
         return self.show({name: torch.from_numpy(array) for name, array in buffers.items()})
@@ -132,19 +132,6 @@ class TokenView(Dataset[dict[str, Any]]):
     def show(self, rows: Mapping[str, Tensor]) -> Batch:
         """Turn gathered arrays, on any device, into a batch: ids become int64 there."""
         return Batch(self.look.show(rows))
-
-    def _checked(self, indices: Any) -> NDArray[np.int64]:
-        given = np.asarray(indices)
-        if given.size == 0:
-            return np.empty(0, np.int64)
-        if given.ndim != 1 or given.dtype.kind not in "iu":
-            raise IndexError(f"expected a list of integers, got {given.dtype} {given.shape}")
-        wanted = given.astype(np.int64)
-        wanted = np.where(wanted < 0, wanted + len(self), wanted)
-        if wanted.min() < 0 or wanted.max() >= len(self):
-            bad = given[(wanted < 0) | (wanted >= len(self))][0]
-            raise IndexError(f"index {bad} is out of range for {len(self)} samples")
-        return wanted
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,3 +82,26 @@ class Gatherable(Protocol):
     def show(self, rows: Mapping[str, Tensor]) -> Mapping[str, Any]:
         """Turn filled arrays, those that travel on any device, into a batch."""
         ...
+
+
+def checked_indices(indices: Any, count: int) -> NDArray[np.int64]:
+    """Return indices as [B] int64 in 0..count-1.
+
+    Args:
+        indices: [B] integers in -count..count-1, in any order, repeats allowed.
+        count: Samples of the dataset.
+
+    Raises:
+        IndexError: An index is out of range, or they are no list of integers.
+    """
+    given = np.asarray(indices)
+    if given.size == 0:
+        return np.empty(0, np.int64)
+    if given.ndim != 1 or given.dtype.kind not in "iu":
+        raise IndexError(f"expected a list of integers, got {given.dtype} {given.shape}")
+    wanted = given.astype(np.int64)
+    wanted = np.where(wanted < 0, wanted + count, wanted)
+    if wanted.min() < 0 or wanted.max() >= count:
+        bad = given[(wanted < 0) | (wanted >= count)][0]
+        raise IndexError(f"index {bad} is out of range for {count} samples")
+    return wanted
