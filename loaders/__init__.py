@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         ShardsError,
         VersionError,
     )
+    from loaders.mix import Mix
     from loaders.normalize import Normalize, NormalizedModel
     from loaders.token_packs import document_mask
     from loaders.tokens import TokenDataset, open_token_file, open_tokens
@@ -32,6 +33,7 @@ __all__ = [
     "IncompleteError",
     "Loader",
     "MissingShardError",
+    "Mix",
     "Normalize",
     "NormalizeError",
     "NormalizedModel",
@@ -48,6 +50,7 @@ __all__ = [
 
 _MODULES = {
     "Loader": "batches",
+    "Mix": "mix",
     "Normalize": "normalize",
     "NormalizedModel": "normalize",
     "ShardDataset": "dataset",

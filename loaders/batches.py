@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from loaders.ahead import AHEAD, BufferPool, run_ahead
 from loaders.device import PinnedRing, Slot, check_device
 from loaders.errors import SelectionError
-from loaders.sampling import Last, Ordered, Share, permute
+from loaders.sampling import Last, Share, chosen_last, visit
 from loaders.state import Course, fingerprint_of, tokens_each
 from loaders.views import Gatherable
 
@@ -110,7 +110,7 @@ class Loader:
             batch_size=batch_size,
             rank=rank,
             world_size=world_size,
-            last=_chosen_last(drop_last=drop_last, last=last),
+            last=chosen_last(drop_last=drop_last, last=last),
         )
         if self._share.last == "drop" and 0 < len(dataset) < self._share.step:
             ranks = f" on each of {world_size} ranks" if world_size > 1 else ""
@@ -213,18 +213,17 @@ class Loader:
         batches = max(1, _PERMUTED // self.batch_size)
         for first in range(0, len(starts), batches):
             positions, valid = self._share.positions(starts[first : first + batches])
-            indices = self._indices(positions.reshape(-1), epoch).reshape(positions.shape)
-            for row, known in zip(indices, valid, strict=True):
+            indices = visit(
+                self.dataset,
+                positions.reshape(-1),
+                shuffle=self.shuffle,
+                seed=self.seed,
+                epoch=epoch,
+            )
+            for row, known in zip(indices.reshape(positions.shape), valid, strict=True):
                 yield _Wanted(
                     row[known] if self.last is None else row, known if self.last == "pad" else None
                 )
-
-    def _indices(self, positions: NDArray[np.int64], epoch: int) -> NDArray[np.int64]:
-        if isinstance(self.dataset, Ordered):
-            return self.dataset.order(positions, shuffle=self.shuffle, seed=self.seed, epoch=epoch)
-        if not self.shuffle:
-            return positions
-        return permute(positions, len(self.dataset), self.seed, epoch)
 
     def _gather_ahead(self, wanted: Iterator[_Wanted]) -> Generator[dict[str, Any], None, None]:
         return run_ahead(self._gather, wanted, self._nbytes)
@@ -297,12 +296,3 @@ def _ranks(rank: int | None, world_size: int | None) -> tuple[int, int]:
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         return torch.distributed.get_rank(), torch.distributed.get_world_size()
     return 0, 1
-
-
-def _chosen_last(*, drop_last: bool | None, last: Last | None) -> Last | None:
-    """Return what `drop_last` and `last` say together; None for a smaller last batch."""
-    if last is None:
-        return None if drop_last is False else "drop"
-    if drop_last is not None and drop_last != (last == "drop"):
-        raise SelectionError(f"drop_last={drop_last} contradicts last={last!r}: give one of them")
-    return last

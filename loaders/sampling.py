@@ -2,7 +2,7 @@
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, Literal, Protocol, runtime_checkable
@@ -135,6 +135,15 @@ class Ordered(Protocol):
         ...
 
 
+def visit(
+    dataset: Sized, positions: NDArray[np.int64], *, shuffle: bool, seed: int, epoch: int
+) -> NDArray[np.int64]:
+    """Return the index of the sample at each position [B] of an epoch of a dataset."""
+    if isinstance(dataset, Ordered):
+        return dataset.order(positions, shuffle=shuffle, seed=seed, epoch=epoch)
+    return permute(positions, len(dataset), seed, epoch) if shuffle else positions
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
     """Which positions of an epoch each batch of a rank takes.
@@ -200,3 +209,12 @@ class Share:
         if self.last != "drop":  # there all are valid
             wanted %= self.count
         return wanted, valid
+
+
+def chosen_last(*, drop_last: bool | None, last: Last | None) -> Last | None:
+    """Return what `drop_last` and `last` say together; None for a smaller last batch."""
+    if last is None:
+        return None if drop_last is False else "drop"
+    if drop_last is not None and drop_last != (last == "drop"):
+        raise SelectionError(f"drop_last={drop_last} contradicts last={last!r}: give one of them")
+    return last

@@ -12,7 +12,9 @@ from loaders.sampling import derived_seed, permute
 GOLDEN = json.loads(Path(__file__).with_name("order.json").read_text())
 
 
-@pytest.mark.parametrize("case", GOLDEN["orders"], ids=lambda case: str(case["count"]))
+@pytest.mark.parametrize(
+    "case", GOLDEN["orders"], ids=lambda case: "{count}-{seed}-{epoch}".format(**case)
+)
 def test_orders_are_what_they_always_were(case: dict) -> None:
     count = case["count"]
     positions = np.arange(min(count, 100_000))

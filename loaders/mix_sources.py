@@ -1,0 +1,114 @@
+"""What datasets have to agree in to be mixed, and an array that holds samples of all of them."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loaders.dataset import ShardDataset
+from loaders.errors import SelectionError
+from loaders.state import tokens_each
+from loaders.token_rows import Chat, Padded
+from loaders.token_views import TokenPart, TokenView, count_of
+from loaders.views import Gatherable, Part, View
+
+Split = Callable[[NDArray[np.int64]], list[tuple[int, NDArray[np.int64], NDArray[np.int64]]]]
+
+_FACTS: Final = ("kind", "classes", "tokenizer", "arrays")
+_PROBE: Final = np.zeros(1, np.int64)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MixedPart:
+    """One array of a mixed batch.
+
+    Attributes:
+        parts: The array in each source.
+        split_up: Indices -> source, rows of the batch, and its own indices, for each source.
+        lengths: Name of the array with each sample's share, where samples lie back to back.
+        widened: Whether rows of the sources may differ in width, filled up with zeros.
+    """
+
+    parts: tuple[Part, ...]
+    split_up: Split
+    lengths: str | None
+    widened: bool
+
+    @property
+    def name(self) -> str:
+        """Its key among the arrays."""
+        return self.parts[0].name
+
+    @property
+    def on_device(self) -> bool:
+        """Whether it travels to the device of a batch, or stays in host memory."""
+        return self.parts[0].on_device
+
+    def layout(self, indices: NDArray[np.int64]) -> tuple[tuple[int, ...], np.dtype[Any]]:
+        """Return shape and dtype of the array for the samples [B] of a batch."""
+        found = [self.parts[s].layout(local) for s, _, local in self.split_up(indices)]
+        shapes = [shape for shape, _ in found] or [self.parts[0].layout(indices)[0]]
+        dtype = self.parts[0].layout(indices[:0])[1] if not found else found[0][1]
+        if self.lengths is not None:
+            return (sum(shape[0] for shape in shapes),), dtype
+        if self.widened:
+            return (len(indices), max(shape[1] for shape in shapes)), dtype
+        return (len(indices), *shapes[0][1:]), dtype
+
+
+def is_flat(part: Part) -> bool:
+    """Say whether the samples of a batch lie back to back, instead of one in each row."""
+    if isinstance(part, MixedPart):
+        return is_flat(part.parts[0])
+    is_count = isinstance(part, TokenPart) and part.shape is count_of
+    return isinstance(part, TokenPart) and not is_count and len(part.layout(_PROBE)[0]) == 1
+
+
+def check_sources(sources: Sequence[Gatherable]) -> None:
+    """Refuse sources that cannot be mixed.
+
+    Raises:
+        SelectionError: Says which, and why.
+    """
+    if not sources:
+        raise SelectionError("a Mix needs at least one dataset with its weight")
+    for dataset in sources:
+        if not isinstance(dataset, Gatherable):
+            raise SelectionError(
+                f"a Mix holds a {type(dataset).__name__}, expected what open_dataset returns, or a "
+                "view of open_tokens such as .blocks(1024)"
+            )
+        if not len(dataset):
+            raise SelectionError(f"{dataset.path}: {dataset.split} has no samples to draw from")
+        rows = isinstance(dataset, TokenView) and isinstance(dataset.look, Padded | Chat)
+        if rows and tokens_each(dataset) is None:
+            raise SelectionError(
+                f"{dataset.path}: rows that are as long as the longest of a batch cannot be mixed: "
+                "give length=..."
+            )
+    first = sources[0]
+    for dataset in sources[1:]:
+        for what, one, other in zip(_FACTS, _facts(first), _facts(dataset), strict=True):
+            if one != other:
+                raise SelectionError(
+                    f"{dataset.path}: {what} {other}, {first.path} has {one}: only datasets that "
+                    "agree in this can be mixed"
+                )
+
+
+def _facts(dataset: Gatherable) -> tuple[Any, ...]:
+    """Return what has to be equal in all sources, in the order of `_FACTS`."""
+    classes = dataset.classes if isinstance(dataset, ShardDataset) else ()
+    kind, tokenizer = type(dataset).__name__, None
+    if isinstance(dataset, TokenView):
+        kind = type(dataset.look).__name__
+        tokenizer = dataset.look.store.manifest.recipe.get("tokenizer_sha256")
+    return kind, classes, tokenizer, [_part_facts(part) for part in dataset.views]
+
+
+def _part_facts(part: Part) -> tuple[Any, ...]:
+    shape, dtype = part.layout(_PROBE)
+    varies = is_flat(part) or (isinstance(part, View) and part.field.role == "key")
+    return part.name, str(dtype), None if varies else shape[1:]
