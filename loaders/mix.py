@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from loaders.errors import SelectionError
-from loaders.mix_sources import MixedPart, check_sources, is_flat
+from loaders.mix_sources import MixedPart, check_sources, is_flat, is_key
 from loaders.proportion import DRAWS, Proportion
 from loaders.sampling import MOST, derived_seed, visit
 from loaders.state import fingerprint_of, tokens_each
-from loaders.views import Gatherable, Part, View
+from loaders.views import Gatherable, Part
 
 
 class Mix:
@@ -52,6 +52,11 @@ class Mix:
         epoch_size: int | None = None,
     ) -> None:
         pairs = [*(sources.items() if isinstance(sources, Mapping) else sources)]
+        for pair in pairs:
+            if not isinstance(pair, tuple | list) or len(pair) != 2:
+                raise SelectionError(
+                    f"a Mix holds a {type(pair).__name__}, expected pairs (dataset, weight)"
+                )
         self.sources: tuple[Gatherable, ...] = tuple(dataset for dataset, _ in pairs)
         check_sources([_plain(dataset) for dataset in self.sources])
         for dataset, weight in pairs:
@@ -92,8 +97,7 @@ class Mix:
                         f"{self.sources[0].path}: {parts[0].name!r} of a batch cannot be mixed; "
                         "blocks, documents, and rows and chats of a fixed length can"
                     )
-            widened = all(isinstance(p, View) and p.field.role == "key" for p in parts)
-            yield MixedPart(parts, self.split_up, lengths, widened)
+            yield MixedPart(parts, self.split_up, lengths, is_key(parts[0]))
 
     def __len__(self) -> int:
         return self._count

@@ -66,6 +66,13 @@ def is_flat(part: Part) -> bool:
     return isinstance(part, TokenPart) and not is_count and len(part.layout(_PROBE)[0]) == 1
 
 
+def is_key(part: Part) -> bool:
+    """Say whether rows hold text filled up with zeros, to a width of each dataset's own."""
+    if isinstance(part, MixedPart):
+        return part.widened
+    return isinstance(part, View) and part.field.role == "key"
+
+
 def check_sources(sources: Sequence[Gatherable]) -> None:
     """Refuse sources that cannot be mixed.
 
@@ -110,5 +117,5 @@ def _facts(dataset: Gatherable) -> tuple[Any, ...]:
 
 def _part_facts(part: Part) -> tuple[Any, ...]:
     shape, dtype = part.layout(_PROBE)
-    varies = is_flat(part) or (isinstance(part, View) and part.field.role == "key")
+    varies = is_flat(part) or is_key(part)
     return part.name, str(dtype), None if varies else shape[1:]

@@ -173,6 +173,8 @@ class Share:
             value = getattr(self, name)
             if type(value) is not int or value < least:
                 raise SelectionError(f"{name}={value!r}: expected an integer of at least {least}")
+        if self.count > MOST:
+            raise SelectionError(f"{self.count} samples in an epoch, up to {MOST} can be")
         if self.rank >= self.world_size:
             raise SelectionError(
                 f"rank={self.rank} of world_size={self.world_size}: ranks are counted from 0"

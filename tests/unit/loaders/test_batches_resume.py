@@ -1,13 +1,16 @@
 import json
 import subprocess
 import sys
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from loaders import Loader, SelectionError, open_dataset, open_tokens
+from loaders.sampling import MOST, permute
 from tests.token_stores import write_chat, write_fixed, write_packed, write_stream
 
 ROOT = Path(__file__).parents[3]
@@ -294,18 +297,38 @@ class Numbers:
 
     path, split, views = Path("numbers"), "train", ()
 
+    def __init__(self, count: int) -> None:
+        self.count = count
+
     def __len__(self) -> int:
-        return 9
+        return self.count
 
     def gather_into(self, indices, buffers) -> None:
-        self.seen = indices
+        self.seen = indices.copy()
 
     def show(self, rows):
         return {"n": torch.from_numpy(self.seen)}
 
 
 def test_a_dataset_without_a_fingerprint_is_loaded_but_has_no_state() -> None:
-    loader = Loader(Numbers(), 3)
+    loader = Loader(Numbers(9), 3)
     assert len(list(loader)) == 3
     with pytest.raises(SelectionError, match="Numbers has no fingerprint"):
         loader.state_dict()
+
+
+def test_the_largest_dataset_is_entered_anywhere_at_once_without_a_list_of_it() -> None:
+    numbers = Numbers(MOST)
+    numbers.fingerprint = "numbers"
+    loader = Loader(numbers, 64, seed=1)
+    state = loader.state_dict()
+    loader.load_state_dict({**state, "samples": MOST - 1000})
+    tracemalloc.start()
+    found = [int(n) for batch in loader for n in batch["n"]]
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(set(found)) == 960
+    assert found == permute(np.arange(MOST - 1000, MOST - 40), MOST, 1, 0).tolist()
+    assert peak < 2_000_000
+    with pytest.raises(SelectionError, match="up to"):
+        Loader(Numbers(MOST + 1), 64)

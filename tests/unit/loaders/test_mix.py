@@ -158,7 +158,9 @@ def test_images_of_two_datasets_are_mixed_whatever_the_length_of_their_keys(
     train = open_dataset(make_dataset("tensor"), size=32)
     validation = open_dataset(make_dataset("zarr"), size=32, split="validation")
     by_key = {sample["key"]: sample for ds in (train, validation) for sample in ds}
-    batches = list(Loader(Mix({train: 2, validation: 1}), 9))
+    inner = Mix({validation: 1})
+    assert train.views[-1].field.shape != validation.views[-1].field.shape
+    batches = list(Loader(Mix({inner: 1, train: 2}), 9))
     keys = [key for batch in batches for key in batch["key"]]
     assert Counter(key in {s["key"] for s in train} for key in keys)[True] >= 18
     for batch in batches:
@@ -220,6 +222,7 @@ def test_sources_that_do_not_fit_together_are_refused(three, tmp_path: Path, mak
         ({three[0]: "much"}, "weight 'much'"),
         ({three[0]: 1, three[1]: 1e-30}, "too small beside"),
         ([([1, 2], 1)], "a Mix holds a list"),
+        ([three[0]], "a Mix holds a TokenView, expected pairs"),
         ({three[0]: 1, wide.blocks(4): 1}, "arrays"),
         ({three[0]: 1, wide.blocks(5): 1}, "arrays"),
         ({three[0]: 1, wide.documents(): 1}, "kind Documents"),
