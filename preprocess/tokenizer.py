@@ -64,6 +64,15 @@ class TokenizerSource:
         """The folder that `files` are in."""
         return self.path.parent if self.path.is_file() else self.path
 
+    def copies(self) -> dict[str, Path]:
+        """Give the names of the files in a folder of their own, where each is loaded by its name.
+
+        A lone file may be called anything where it lies.
+        """
+        if self.path.is_file():
+            return {"tokenizer.json": self.path}
+        return {name: self.folder / name for name in self.files}
+
 
 def find_tokenizer(name_or_path: str) -> TokenizerSource:
     """Find a tokenizer on this machine; nothing is ever downloaded.

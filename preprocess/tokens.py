@@ -212,7 +212,7 @@ def plan_tokens(
         listing = replace(listing, splits=dict.fromkeys(parts, listing.splits["train"]))
         recipes = {name: replace(recipe, split=name) for name in parts}
     plan = plan_run(listing, out, recipes, run_options)
-    files = {f"{FOLDER}/{name}": (found.folder / name).read_bytes() for name in found.files}
+    files = {f"{FOLDER}/{name}": path.read_bytes() for name, path in found.copies().items()}
     return replace(plan, extras=files)
 
 
@@ -375,18 +375,18 @@ def _special(
     if wanted is not None:
         return (tokenizer.id_of(wanted),)
     if own is None:
-        option = what.lower()
-        raise SourceError(
-            f"{options.tokenizer}: the tokenizer has no {what} token; name one with --{option}, or "
-            f"--no-{option} to store documents without"
-        )
+        remedy = {
+            "EOS": "name one with --eos, or --no-eos to store documents without",
+            "BOS": "name one with --bos, or leave --add-bos out",
+        }
+        raise SourceError(f"{options.tokenizer}: the tokenizer has no {what} token; {remedy[what]}")
     return (own,)
 
 
 def _facts(tokenizer: TextTokenizer, layout: AnyLayout) -> dict[str, Any]:
     facts = {
         "sha256": tokenizer.source.sha256,
-        "files": [f"{FOLDER}/{name}" for name in tokenizer.source.files],
+        "files": [f"{FOLDER}/{name}" for name in tokenizer.source.copies()],
         "largest_id": tokenizer.largest_id,
         "eos_id": tokenizer.eos_id,
         "bos_id": tokenizer.bos_id,

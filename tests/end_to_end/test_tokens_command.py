@@ -94,7 +94,11 @@ def test_each_kind_of_tokenizer_gives_the_ids_of_the_library(
     ("words", "settings", "said"),
     [
         ([], {"eos_token": None}, "no EOS token; name one with --eos, or --no-eos"),
-        (["--add-bos"], {"bos_token": None}, "no BOS token; name one with --bos, or --no-bos"),
+        (
+            ["--add-bos"],
+            {"bos_token": None},
+            "no BOS token; name one with --bos, or leave --add-bos out",
+        ),
         (["--eos", "<|no|>"], {}, "'<|no|>' is not a token of"),
         (["--pad", "<|no|>"], {}, "'<|no|>' is not a token of"),
         (["--layout", "fixed", "--length", "8"], {"pad_token": None}, "no padding token; name one"),
