@@ -124,8 +124,11 @@ class FastEngine:
     def _hits(
         self, texts: "pa.LargeStringArray", ids: "NDArray[np.uint32]", counts: "NDArray[np.int64]"
     ) -> "NDArray[np.bool_]":
-        ends = np.cumsum(counts)
         hits = np.zeros(len(counts), np.bool_)
+        lowest = min([first for first, _ in self._ranges], default=None)
+        if self._unknown is None and (lowest is None or int(ids.max(initial=0)) < lowest):
+            return hits  # special tokens have the highest ids in most vocabularies
+        ends = np.cumsum(counts)
         for first, last in self._ranges:
             # uint32 wraps below `first`, so that one comparison asks for both ends.
             found = np.flatnonzero(ids - np.uint32(first) <= np.uint32(last - first))
