@@ -64,6 +64,14 @@ def test_documents_tokens_lengths_and_sources_are_counted(
     assert "  from few@home:3.jsonl: 2 documents" in text
 
 
+def test_a_source_whose_name_holds_a_line_feed_is_one_source(tmp_path: Path, bpe: Path) -> None:
+    write_jsonl(tmp_path / "in/new\nline.jsonl", ["a", "b"])
+    (tmp_path / "in/new\n1:2.txt").write_text("c")
+    found = described(made(tmp_path / "in", tmp_path / "out", bpe))["train"]
+    assert found["top_sources"] == [["new\nline.jsonl", 2], ["new\n1:2.txt", 1]]
+    assert "  from new\\nline.jsonl: 2 documents" in tokens_text({"train": found})
+
+
 def test_the_rate_of_unknown_tokens_is_told(tmp_path: Path) -> None:
     source = write_jsonl(tmp_path / "in.jsonl", ["dog \u4e00\u4e00 \u4e01", "dog [UNK]"])
     out = made(source, tmp_path / "out", make_wordpiece(tmp_path / "wordpiece"))
