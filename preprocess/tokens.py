@@ -344,6 +344,10 @@ def _layout(options: TokenOptions, tokenizer: TextTokenizer) -> AnyLayout:
             suffix_ids=suffix,
             stride=options.stride,
         )
+        try:
+            frame.room(pairs=pairs)
+        except ValueError as error:
+            raise SourceError(f"{options.tokenizer}: {error}") from error
         return FixedLayout(frame=frame, pairs=pairs)
     if options.layout == "chat":
         _template(tokenizer, options)

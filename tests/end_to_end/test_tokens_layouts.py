@@ -105,6 +105,25 @@ def test_fixed_rows_are_those_of_the_library(
     assert keys == sorted(keys, key=lambda key: (key[0], int(key.partition("@")[2])))
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--length", "2"], "length 2 is too small: 2 special tokens and 1 of text need"),
+        (["--length", "4", "--pair-key", "pair"], "3 special tokens and 2 of text need"),
+        (["--length", "8", "--stride", "6"], "a row holds 6 tokens of a text that is cut"),
+    ],
+)
+def test_rows_without_room_are_refused_before_anything_is_written(
+    tmp_path: Path, tokenizers: dict[str, Path], source: Path, words: list[str], said: str
+) -> None:
+    words = ["--layout", "fixed", *words]
+    for more in ([], ["--dry-run"]):
+        result = prepare(source, tmp_path / "out", tokenizers["wordpiece"], *words, *more)
+        assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (1, "", 1)
+        assert said in result.stderr
+        assert not (tmp_path / "out").exists()
+
+
 @CONTAINERS
 @pytest.mark.parametrize("packing", ["best_fit", "first_fit"])
 @pytest.mark.parametrize("pad", [None, "x"])
