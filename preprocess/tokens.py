@@ -14,7 +14,7 @@ import numpy as np
 from loaders.format.spec import FieldSpec
 from preprocess.chat import ChatTemplate, read_chat_template
 from preprocess.engine_check import choose_engine
-from preprocess.engines import ReferenceEngine, open_engine
+from preprocess.engines import EngineError, ReferenceEngine, open_engine
 from preprocess.errors import SampleError, SourceError
 from preprocess.fixed_rows import RowFrame
 from preprocess.output import check_paths
@@ -147,7 +147,7 @@ def _bytes_field(name: str, role: Any) -> FieldSpec:
 
 @dataclass(frozen=True, slots=True)
 class _Watched:
-    """A maker whose engine is given up for the reference once it was wrong."""
+    """A maker whose engine is given up for the reference once it was wrong or broke down."""
 
     maker: TokenMaker
     recipe: TokenRecipe
@@ -156,7 +156,7 @@ class _Watched:
         """Yield the samples of the items, in order."""
         try:
             yield from self.maker.samples(source, items)
-        except Mismatch as error:
+        except (EngineError, Mismatch) as error:
             raise Redo(replace(self.recipe, engine=ReferenceEngine.name)) from error
 
 

@@ -138,6 +138,37 @@ def test_an_engine_that_errs_late_has_its_shards_made_again_and_says_so(
     assert call("check", tmp_path / "out", "--full").exit_code == 0
 
 
+@pytest.mark.parametrize("loses", [False, True])
+def test_an_engine_that_breaks_down_late_has_its_shards_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loses: bool
+) -> None:
+    def load(cleaned: str) -> Encode:
+        whole = engines._fastokens(cleaned)
+
+        def encode(texts: "pa.LargeStringArray") -> Any:
+            if not any(RARE in text for text in texts.to_pylist()):
+                return whole(texts)
+            if loses:
+                return whole(texts.slice(1))
+            raise OverflowError("out of range")
+
+        return encode
+
+    pytest.importorskip("fastokens")
+    monkeypatch.setitem(engines._LOADERS, "gigatoken", load)  # type: ignore[attr-defined]
+    tokenizer = make_bpe(tmp_path / "bpe")
+    for number in range(16):
+        rare = f" {RARE}" if number == 15 else ""
+        write_jsonl(tmp_path / f"in/{number:02d}.jsonl", [f"{number} {n}{rare}" for n in range(9)])
+    words = ["--shard-size", "100B", "--json"]
+    result = prepare(tmp_path / "in", tmp_path / "out", tokenizer, "--engine", "auto", *words)
+    assert result.exit_code == 0, result.stderr
+    assert json.loads(result.stdout)["redone_shards"] == 1
+    assert read_manifest(tmp_path / "out").recipe["engine"]["engine"] == "gigatoken"
+    assert prepare(tmp_path / "in", tmp_path / "exact", tokenizer, *words).exit_code == 0
+    assert shards_in(tmp_path / "out") == shards_in(tmp_path / "exact")
+
+
 def test_documents_are_audited_in_number(tmp_path: Path) -> None:
     pytest.importorskip("gigatoken")
     source = write_jsonl(tmp_path / "in.jsonl", [f"line {n}" for n in range(5000)])
