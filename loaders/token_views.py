@@ -186,7 +186,7 @@ class Labels:
         pieces = [data[a:b] for a, b in zip([0, *ends], ends, strict=False)]
         decode = json.loads if name == METADATA else _decode_key
         if self.store.layout == "packed":
-            return [[decode(line) for line in piece.split(b"\n") if line] for piece in pieces]
+            return [[decode(line) for line in piece.split(b"\0") if line] for piece in pieces]
         return [decode(piece) for piece in pieces]
 
 

@@ -94,7 +94,7 @@ def _sources(split: SplitSpec, columns: "Columns") -> Counter[str]:
         ends = offsets.astype(np.int64)
         for first, end in zip(ends[:-1:step].tolist(), ends[1::step].tolist(), strict=True):
             row = whole[first:end]
-            for key in row.split(b"\n") if shared else [row]:
+            for key in row.split(b"\0") if shared else [row]:
                 found[_path_of(key)] += step
     return found
 

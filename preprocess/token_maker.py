@@ -256,10 +256,10 @@ def _named(
 
 
 def join_lines(lines: Sequence[bytes], laid_out: LaidOut) -> Ragged:
-    """Return the lines of each sample's documents, as bytes with newlines between."""
+    """Return the lines of each sample's documents, as bytes with NUL between: no name and no JSON holds one."""
     chosen = [lines[index] for index in laid_out.documents.tolist()]
     if len(chosen) != laid_out.count or (laid_out.document_counts != 1).any():
         bounds = starts_of(laid_out.document_counts).tolist()
-        chosen = [b"\n".join(chosen[first:end]) for first, end in pairwise(bounds)]
+        chosen = [b"\0".join(chosen[first:end]) for first, end in pairwise(bounds)]
     counts = np.fromiter(map(len, chosen), np.int64, len(chosen))
     return Ragged(np.frombuffer(b"".join(chosen), np.uint8), counts)

@@ -77,14 +77,14 @@ def test_a_row_has_the_key_and_the_metadata_of_each_of_its_documents(tmp_path: P
     shard = {
         "tokens": [np.array([3, 4, 5, 6]), np.array([7, 8, 9, 1])],
         "document_lengths": [np.array([1, 3]), np.array([3])],
-        "key": [text("a.txt:1\né.txt:9"), text("b.txt:2")],
-        "metadata": [text('{"n":1}\n{"n":9}'), text('{"n":2}')],
+        "key": [text("a\n.txt:1\0é.txt:9"), text("b.txt:2")],
+        "metadata": [text('{"n":1}\0{"n":9}'), text('{"n":2}')],
     }
     packed = open_tokens(write_store(tmp_path, fields, [shard])).packed()
     batch = packed.__getitems__([1, 0])
-    assert batch["key"] == [["b.txt:2"], ["a.txt:1", "é.txt:9"]]
+    assert batch["key"] == [["b.txt:2"], ["a\n.txt:1", "é.txt:9"]]
     assert batch["metadata"] == [[{"n": 2}], [{"n": 1}, {"n": 9}]]
-    assert packed[0]["key"] == ["a.txt:1", "é.txt:9"]
+    assert packed[0]["key"] == ["a\n.txt:1", "é.txt:9"]
 
 
 def test_an_empty_batch_of_rows_is_empty(packed: Any) -> None:
