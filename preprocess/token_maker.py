@@ -256,7 +256,7 @@ def _named(
 
 
 def join_lines(lines: Sequence[bytes], laid_out: LaidOut) -> Ragged:
-    """Return the lines of each sample's documents, as bytes with NUL between: no name and no JSON holds one."""
+    """Return the lines of each sample's documents, NUL between them: no name, no JSON holds one."""
     chosen = [lines[index] for index in laid_out.documents.tolist()]
     if len(chosen) != laid_out.count or (laid_out.document_counts != 1).any():
         bounds = starts_of(laid_out.document_counts).tolist()
