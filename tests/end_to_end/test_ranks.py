@@ -36,6 +36,7 @@ for batch in loader:
         break
 result = {"rank": loader.rank, "seen": seen, "state": loader.state_dict()}
 open(out, "w").write(json.dumps(result))
+del model, loss  # what uses the group goes before it
 dist.destroy_process_group()
 """
 
