@@ -97,8 +97,11 @@ def test_distributed_data_parallel_trains_it_and_sees_a_scalar() -> None:
         parallel = nn.parallel.DistributedDataParallel(trained)
         loss = parallel(images, target)
         loss.backward()
+        shape = loss.shape
+        # The group's threads must not outlive it, and these two hold it.
+        del parallel, loss
     finally:
         dist.destroy_process_group()
-    assert loss.shape == ()
+    assert shape == ()
     for ours, reference in zip(trained.parameters(), alone.parameters(), strict=True):
         torch.testing.assert_close(ours.grad, reference.grad)
