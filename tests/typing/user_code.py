@@ -7,8 +7,27 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader
 
-from loaders import Loader, Normalize, NormalizedModel, ShardDataset, ShardsError, open_dataset
-from preprocess import ImageOptions, Report, RunOptions, check_dataset, images_to_shards
+from loaders import (
+    Loader,
+    Mix,
+    Normalize,
+    NormalizedModel,
+    ShardDataset,
+    ShardsError,
+    TokenDataset,
+    open_dataset,
+    open_tokens,
+)
+from preprocess import (
+    ImageOptions,
+    Report,
+    RunOptions,
+    TextOptions,
+    TokenOptions,
+    check_dataset,
+    images_to_shards,
+    tokens_to_shards,
+)
 
 
 def prepare(photos: Path, out: Path) -> Report:
@@ -34,3 +53,21 @@ def check(out: Path) -> bool:
         return not check_dataset(out, full=True).problems
     except ShardsError:
         return False
+
+
+def tokenize(texts: Path, out: Path) -> Report:
+    text = TextOptions(text_key="content", metadata_keys=("id",))
+    options = TokenOptions(tokenizer="gpt2", layout="packed", length=4096, text=text)
+    return tokens_to_shards(texts, out, options, RunOptions(workers=4))
+
+
+def train_language_model(out: str, model: nn.Module, state: dict[str, Any]) -> dict[str, Any]:
+    data: TokenDataset = open_tokens(out, split="train")
+    mixed = Mix({data.blocks(1024): 0.7, open_tokens("code").blocks(1024): 0.3}, seed=1)
+    loader = Loader(mixed, batch_size=8, rank=0, world_size=2, last="wrap")
+    loader.load_state_dict(state)
+    for batch in loader:
+        model(batch["x"], batch["y"])
+    eos: int | None = data.eos_id
+    print(eos, len(data))
+    return loader.state_dict()
