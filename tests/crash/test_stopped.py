@@ -57,7 +57,7 @@ def items_of_two_splits() -> dict[str, bytes]:
 
 @pytest.mark.parametrize(
     ("container", "stride"),
-    [("tensor", 1), ("zarr", 7), pytest.param("zarr", 1, marks=pytest.mark.slow)],
+    [("tensor", 1), ("zarr", 7), pytest.param("zarr", 1, marks=pytest.mark.thorough)],
 )
 def test_a_run_that_is_killed_at_any_call_is_finished_by_the_same_command(
     container: Container, stride: int, tmp_path: Path
@@ -75,7 +75,7 @@ def test_a_run_that_is_killed_at_any_call_is_finished_by_the_same_command(
     [
         ("tensor", 3),
         pytest.param("tensor", 1, marks=pytest.mark.slow),
-        pytest.param("zarr", 1, marks=pytest.mark.slow),
+        pytest.param("zarr", 1, marks=pytest.mark.thorough),
     ],
 )
 def test_an_overwriting_run_that_is_killed_at_any_call_is_finished_by_the_same_command(
@@ -101,7 +101,7 @@ def test_an_overwriting_run_that_is_killed_at_any_call_is_finished_by_the_same_c
 
 @pytest.mark.parametrize(
     ("container", "stride"),
-    [("tensor", 2), *(pytest.param(c, 1, marks=pytest.mark.slow) for c in ("tensor", "zarr"))],
+    [("tensor", 2), *(pytest.param(c, 1, marks=pytest.mark.thorough) for c in ("tensor", "zarr"))],
 )
 def test_what_a_run_leaves_that_is_killed_at_any_call_can_be_overwritten_by_another(
     container: Container, stride: int, tmp_path: Path

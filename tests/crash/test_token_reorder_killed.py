@@ -15,7 +15,7 @@ SECONDS = 600
 
 
 @pytest.mark.parametrize("mode", [[], ["overwrite"]], ids=["new", "overwriting"])
-@pytest.mark.parametrize("stride", [11, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("stride", [11, pytest.param(1, marks=pytest.mark.thorough)])
 def test_a_run_in_two_passes_that_is_killed_at_any_call_is_finished_by_the_same_command(
     stride: int, mode: list[str], tmp_path: Path
 ) -> None:

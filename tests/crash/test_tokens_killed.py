@@ -57,7 +57,7 @@ def output_of(*words: str | Path) -> str:
     [
         ["stream:tensor:5", "stream:zarr:41", "packed:tensor:19", "packed:zarr:53"],
         *(
-            pytest.param([f"{layout}:{container}:1"], marks=pytest.mark.slow)
+            pytest.param([f"{layout}:{container}:1"], marks=pytest.mark.thorough)
             for layout in ("stream", "packed")
             for container in ("tensor", "zarr")
         ),
