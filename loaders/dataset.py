@@ -238,23 +238,6 @@ class ShardDataset(Dataset[dict[str, Any]]):
             rows = self._maps[key] = rows.reshape(len(rows), -1)
         return rows
 
-    def column(self, name: str, shard: int) -> NDArray[Any]:
-        """Map one stored column of a shard: the values or the offsets of a ragged field.
-
-        Args:
-            name: Of the column.
-            shard: With at least one sample.
-
-        Returns:
-            [rows, *shape] as stored, read-only.
-
-        Raises:
-            MissingShardError: The file is not there.
-            FormatError: It is not what the manifest promises.
-        """
-        column, rows = next(found for found in self._spec.columns() if found[0].name == name)
-        return self._open(column, rows[shard], shard)
-
     def _open(self, column: FieldSpec, rows: int, shard: int) -> NDArray[Any]:
         capacity = self._spec.capacity
         path = self._container.shard_path(self.path, self.split, shard, column, capacity)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loaders.errors import FormatError, SelectionError
+from loaders.format.columns import open_column
 from loaders.format.containers import CONTAINERS
 from loaders.format.spec import FieldSpec, Manifest, SplitSpec, read_manifest
 from loaders.token_files import TokenFile
@@ -164,11 +165,7 @@ class TokenStore:
             if counts[shard] == 0:
                 found = np.empty((0, *column.shape), column.numpy_dtype)
             else:
-                capacity = self._spec.capacity
-                path = self._path(name, shard)
-                found = self._container.open_rows(path, column, counts[shard], capacity)
-                if column.role == "offsets":
-                    found = self._checked(path, found, name, shard)
+                found = open_column(self.path, self.manifest, self.split, name, shard)
             self._maps[name, shard] = found
         return found
 
@@ -209,19 +206,6 @@ class TokenStore:
     def _path(self, name: str, shard: int) -> Path:
         column, _ = self._columns[name]
         return self._container.shard_path(self.path, self.split, shard, column, self._spec.capacity)
-
-    def _checked(
-        self, path: Path, offsets: NDArray[Any], name: str, shard: int
-    ) -> NDArray[np.int64]:
-        """Return offsets as signed integers, once they are known to lie in the values."""
-        values = self._spec.values[name.removesuffix("_offsets")][shard]
-        first, last = int(offsets[0]), int(offsets[-1])
-        if first != 0 or last != values or bool((offsets[1:] < offsets[:-1]).any()):
-            raise FormatError(
-                f"{path}: offsets from {first} to {last}, expected 0 to {values} and never "
-                'falling; run "prep check" or prepare it again'
-            )
-        return offsets.view("<i8")
 
 
 _SERVED: Final[Mapping[Layout, str]] = {

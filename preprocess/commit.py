@@ -164,6 +164,8 @@ def commit(plan: Plan, manifest: Manifest, report: Report) -> None:
             write_atomically(plan.out / name, data, work=work)
         text = to_json(report.to_json(), indent=1)
         write_atomically(plan.out / REPORT, text, work=work)
-        write_atomically(plan.out / MANIFEST, manifest.to_bytes(), work=work)
+        data = manifest.to_bytes()
+        Manifest.from_json(json.loads(data), str(plan.out / MANIFEST))  # what no reader would take
+        write_atomically(plan.out / MANIFEST, data, work=work)
     except OSError as error:
         raise output_error(plan.out, error) from error

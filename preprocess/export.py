@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, Literal, get_args
 
-from loaders.format.containers import CONTAINERS
+from loaders.format.columns import open_column
 from loaders.format.spec import Manifest, SplitSpec, read_manifest
 from preprocess.errors import OutputError, SourceError
 from preprocess.token_files import (
@@ -75,14 +75,8 @@ def _model(split: SplitSpec) -> LlmcModel:
 
 def _parts(root: Path, manifest: Manifest, name: str) -> Iterator[Part]:
     """Yield the shards of a split, mapped."""
-    split = manifest.splits[name]
-    container = CONTAINERS[manifest.container]
-    columns = {column.name: (column, rows) for column, rows in split.columns()}
-    for index, count in enumerate(split.counts):
+    for index, count in enumerate(manifest.splits[name].counts):
         if count:
-            found = []
-            for wanted in (_FIELD, f"{_FIELD}_offsets"):
-                column, rows = columns[wanted]
-                path = container.shard_path(root, name, index, column, split.capacity)
-                found.append(container.open_rows(path, column, rows[index], split.capacity))
-            yield found[0], found[1]
+            values = open_column(root, manifest, name, _FIELD, index)
+            offsets = open_column(root, manifest, name, f"{_FIELD}_offsets", index)
+            yield values, offsets.view("<u8")

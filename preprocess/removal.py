@@ -113,8 +113,14 @@ def dataset_files(out: Path, manifest: Manifest) -> list[Path]:
 
 
 def find_bad_sizes(out: Path, manifest: Manifest) -> Iterator[str]:
-    """Yield a line for every shard file that is missing or of another size than promised."""
+    """Yield a line for every promised file that is missing or of another size."""
     container = CONTAINERS[manifest.container]
+    for name, (nbytes, _) in manifest.extras.items():
+        path = out / name
+        found = path.stat().st_size if path.is_file() else None
+        if found != nbytes:
+            what = "missing" if found is None else f"{found} bytes, manifest says {nbytes}"
+            yield f"{path}: {what}"
     for name, split in manifest.splits.items():
         for column, _ in split.columns():
             for index, nbytes in enumerate(split.files[column.name].nbytes):

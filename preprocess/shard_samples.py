@@ -21,6 +21,7 @@ def prepare(task: ShardTask, maker: Maker, items: Sequence[Item]) -> Iterator[Pr
     fields = task.recipe.fields()
     made = maker.samples(task.source, items)
     done = 0
+    more = False
     while (rows := _take(task, items[min(done, len(items) - 1)], made)) is not None:
         statistics = {}
         if isinstance(rows, Rows):
@@ -33,7 +34,10 @@ def prepare(task: ShardTask, maker: Maker, items: Sequence[Item]) -> Iterator[Pr
             done += rows.count if isinstance(rows, Rows) else 1
             if done > len(items):
                 raise _broken(task, items[-1], f"more results than the {len(items)} items")
+        more = isinstance(rows, Rows) and rows.more
         yield rows, statistics
+    if more:
+        raise _broken(task, items[-1], "more rows of an item were promised")
     if task.recipe.one_to_one and done < len(items):
         raise _broken(task, items[done], f"{done} results for {len(items)} items")
 

@@ -126,7 +126,8 @@ def _prepare_in_order(task: ShardTask, shared: Shared, content: ShardContent) ->
     line = InOrder(content.store)
 
     def look_for_errors(future: Future[None]) -> None:
-        if not future.cancelled() and (error := future.exception()) is not None:
+        error = None if future.cancelled() else future.exception()
+        if error is not None and not isinstance(error, Stopped):  # that follows from another
             line.fail(error)
 
     ahead = 2 * shared.threads
@@ -162,6 +163,8 @@ def _make(
     part: list[Prepared] = []
     held = 0
     for prepared in prepare(task, shared.makers[task.recipe], items):
+        if shared.gate.is_shut:
+            raise Stopped
         if held >= _PART_NBYTES:
             line.put(number, part, last=False)
             part, held = [], 0

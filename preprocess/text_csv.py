@@ -38,7 +38,7 @@ def read_csv(root: Path, item: Item, options: TextOptions, delimiter: str) -> It
         text = open_text(file, item.key, options)
         names: list[str] = []
         done = 0
-        for block in whole_records(text.chunks, delimiter, item.key):
+        for block in whole_records(text.chunks, delimiter, item.key, options.max_document_nbytes):
             data = block.lstrip(b"\r\n")
             if not names:
                 names, data = _take_header(data, delimiter, item.key)

@@ -77,6 +77,13 @@ class QuoteReader:
         if self.inside:
             raise self._error(self._opened_line, "a quote that is never closed")
 
+    def too_long(self, held: int) -> SampleError:
+        """Return the error for a record that does not end."""
+        return self._error(
+            self._opened_line if self.inside else self._line,
+            f"a record of more than {held:,} bytes, or a quote that is never closed",
+        )
+
     def _enclosing(self, array: "NDArray[np.uint8]") -> "NDArray[np.int64]":
         """Return the positions of the quotes that open and close fields, in turns."""
         quotes = np.flatnonzero(array == _QUOTE)
@@ -116,14 +123,15 @@ class QuoteReader:
         return SampleError(self._key, f"line {line:,}: {what}; {advice}")
 
 
-def whole_records(chunks: Iterator[bytes], delimiter: str, key: str) -> Iterator[bytes]:
+def whole_records(chunks: Iterator[bytes], delimiter: str, key: str, most: int) -> Iterator[bytes]:
     """Yield the same bytes, cut where records end.
 
     Raises:
-        SampleError: The quotes are not paired.
+        SampleError: The quotes are not paired, or a record has more than `most` bytes.
     """
     quotes = QuoteReader(delimiter, key)
     waiting: list[bytes] = []
+    held = 0
     for chunk in chunks:
         ends = quotes.ends(chunk)
         if len(ends):
@@ -131,8 +139,12 @@ def whole_records(chunks: Iterator[bytes], delimiter: str, key: str) -> Iterator
             # A view: a copy of all that is cut would cost a tenth of the whole reading.
             yield b"".join((*waiting, memoryview(chunk)[:cut]))
             waiting = [chunk[cut:]] if cut < len(chunk) else []
+            held = len(chunk) - cut
         else:
             waiting.append(chunk)
+            held += len(chunk)
+            if held > most + len(chunk):
+                raise quotes.too_long(held)
     quotes.check_closed()
     if waiting:
         yield b"".join(waiting)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -24,6 +24,10 @@ _MAX_BATCH_ROWS: Final = 1 << 16
 _READ_NBYTES: Final = 1 << 20
 
 
+_MAX_INFLATED_NBYTES: Final = 256_000_000
+"""A table that is compressed as a whole is held in memory."""
+
+
 @contextmanager
 def open_table(root: Path, item: Item) -> Iterator[Any]:
     """Open a file for Arrow, wholly in memory if it is compressed around what it is."""
@@ -35,7 +39,22 @@ def open_table(root: Path, item: Item) -> Iterator[Any]:
         if compression_of(head) is None:
             yield pa.PythonFile(file, mode="r")
         else:
-            yield pa.BufferReader(b"".join(open_content(file, item.key).chunks))
+            yield pa.BufferReader(_inflated(file, item.key))
+
+
+def _inflated(file: IO[bytes], key: str) -> bytes:
+    """Decompress a table whole: its end says where its parts are."""
+    chunks, nbytes = [], 0
+    for chunk in open_content(file, key).chunks:
+        nbytes += len(chunk)
+        if nbytes > _MAX_INFLATED_NBYTES:
+            raise SampleError(
+                key,
+                f"a compressed table of more than {_MAX_INFLATED_NBYTES:,} bytes would have to be "
+                "in memory whole; decompress the file (Parquet and Arrow compress by themselves)",
+            )
+        chunks.append(chunk)
+    return b"".join(chunks)
 
 
 @contextmanager

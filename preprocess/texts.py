@@ -1,6 +1,7 @@
 """Texts: files of many kinds -> documents, a block at a time, each fault named."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from preprocess.text_kinds import COMPRESSED_ENDINGS, Kind, kind_by_content, kin
 from preprocess.text_lines import read_lines
 from preprocess.text_list import list_texts
 from preprocess.text_options import TextOptions
+from preprocess.text_records import dump_json
 from preprocess.text_tables import read_arrow, read_parquet
 
 __all__ = ["TextOptions", "list_texts", "read_documents"]
@@ -46,10 +48,27 @@ def read_documents(root: Path, item: Item, options: TextOptions) -> Iterator[Doc
         yield from read_arrow(root, item, options)
     elif kind in {"csv", "tsv"}:
         yield from read_csv(root, item, options, "," if kind == "csv" else "\t")
-    elif options.lines:
-        yield from read_lines(root, item, options)
     else:
-        yield from _read_whole(root, item, options)
+        read = read_lines if options.lines else _read_whole
+        yield from _without_keys(read(root, item, options), item, options)
+
+
+def _without_keys(
+    found: Iterator[Documents], item: Item, options: TextOptions
+) -> Iterator[Documents]:
+    """Give plain text what the options ask of every document, as far as it can have it."""
+    import pyarrow as pa
+
+    if options.json_values or options.pair_key is not None:
+        wanted = options.text_key if options.json_values else options.pair_key
+        raise SampleError(item.key, f"plain text, which has no key {wanted!r}")
+    nothing = dump_json(dict.fromkeys(options.metadata_keys))
+    for documents in found:
+        if options.metadata_keys:
+            values = pa.array([nothing] * len(documents.texts), pa.large_string())
+            yield replace(documents, metadata=values)
+        else:
+            yield documents
 
 
 def _kind_by_content(root: Path, item: Item) -> Kind:

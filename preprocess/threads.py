@@ -88,7 +88,11 @@ class InOrder(Generic[T]):
         with self._changed:
             waiting = self._ready.setdefault(number, deque())
             self._changed.wait_for(
-                lambda: self._closed or number == self._stored or len(waiting) < _PARTS_WAITING
+                lambda: (
+                    self._closed
+                    or len(waiting) < _PARTS_WAITING
+                    or (number == self._stored and not self._storing)
+                )
             )
             if self._closed:
                 raise Stopped
@@ -107,19 +111,20 @@ class InOrder(Generic[T]):
                     self._changed.notify_all()
                     return
                 part, last = waiting.popleft()
-            done = False
             try:
                 self._store(part)
-                done = True
-            finally:
+            except BaseException as error:
                 with self._changed:
-                    if done and last:
-                        del self._ready[self._stored]
-                        self._stored += 1
-                    self._storing = done
-                    if not done:
-                        self._closed = True
+                    self._storing = False
+                    self._closed = True
+                    self._error = self._error or error  # before others learn that it is closed
                     self._changed.notify_all()
+                raise
+            with self._changed:
+                if last:
+                    del self._ready[self._stored]
+                    self._stored += 1
+                self._changed.notify_all()
 
     def fail(self, error: BaseException) -> None:
         """Store no more; whoever waits is told why."""

@@ -95,6 +95,8 @@ def _joined(columns: Sequence["pa.LargeStringArray | None"]) -> Any:
     import pyarrow as pa
 
     found = [column for column in columns if column is not None]
+    if found and len(found) != len(columns):
+        raise ValueError("some documents have a column that others lack")
     return pa.concat_arrays(found) if found else None
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from loaders.format.containers import CONTAINERS
+from loaders.format.columns import open_column
 from loaders.format.spec import SplitSpec, read_manifest
 from preprocess.recipe import Ragged
 from preprocess.token_runs import copy_runs, starts_of
@@ -26,21 +26,13 @@ class StoredDocuments:
 
     def __init__(self, root: Path, split: str) -> None:
         manifest = read_manifest(root)
-        container = CONTAINERS[manifest.container]
         self.spec: SplitSpec = manifest.splits[split]
         self._shards = [index for index, count in enumerate(self.spec.counts) if count]
         self._ends = np.cumsum([self.spec.counts[i] for i in self._shards], dtype=np.int64)
         self._maps: dict[str, list[NDArray[Any]]] = {}
-        capacity = self.spec.capacity
-        for column, rows in self.spec.columns():
+        for column, _ in self.spec.columns():
             self._maps[column.name] = [
-                container.open_rows(
-                    container.shard_path(root, split, index, column, capacity),
-                    column,
-                    rows[index],
-                    capacity,
-                )
-                for index in self._shards
+                open_column(root, manifest, split, column.name, index) for index in self._shards
             ]
 
     def __len__(self) -> int:

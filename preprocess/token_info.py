@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from loaders.format.containers import CONTAINERS
+from loaders.format.columns import open_column
 from loaders.format.spec import Manifest, SplitSpec, read_manifest
 from preprocess.sources import printable
 
@@ -146,10 +146,9 @@ class Columns:
     """The stored columns of a split, mapped shard by shard."""
 
     def __init__(self, root: Path, manifest: Manifest, name: str) -> None:
-        self._root, self._name = root, name
+        self._root, self._manifest, self._name = root, manifest, name
         self._split = manifest.splits[name]
-        self._container = CONTAINERS[manifest.container]
-        self._columns = {column.name: (column, rows) for column, rows in self._split.columns()}
+        self._columns = {column.name for column, _ in self._split.columns()}
 
     def of(self, name: str) -> Iterator[NDArray[Any]]:
         """Yield a column's rows of each shard that has samples."""
@@ -158,10 +157,7 @@ class Columns:
                 yield self._open(name, index)
 
     def _open(self, name: str, index: int) -> NDArray[Any]:
-        column, rows = self._columns[name]
-        capacity = self._split.capacity
-        path = self._container.shard_path(self._root, self._name, index, column, capacity)
-        return self._container.open_rows(path, column, rows[index], capacity)
+        return open_column(self._root, self._manifest, self._name, name, index)
 
     def sample(self, index: int) -> tuple[list[int], list[int], str]:
         """Return ids, the lengths of the documents in them, and the key of one sample."""

@@ -81,8 +81,12 @@ class TokenOptions:
         self._check_layout()
         self._check_order()
         shares = (self.validation, self.test)
-        if min(shares) < 0 or sum(shares) >= 1:
-            raise ValueError(f"validation, test = {shares}: expected shares that leave some train")
+        steps = [share * SPLIT_STEPS for share in shares if share != 0]
+        if not all(1 <= step < SPLIT_STEPS for step in steps) or sum(steps) > SPLIT_STEPS - 1:
+            raise ValueError(
+                f"validation, test = {shares}: expected 0, or shares of at least "
+                f"{1 / SPLIT_STEPS} that leave as much for train"
+            )
         if self.chat_day is not None:
             date.fromisoformat(self.chat_day)
 

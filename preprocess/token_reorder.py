@@ -7,6 +7,7 @@ receipts, so that the same command finishes whatever was stopped.
 """
 
 import contextlib
+import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -61,7 +62,7 @@ class Reorder:
 
 def first_folder(out: Path) -> Path:
     """Return where the documents of a run to `out` are prepared before they are put in order."""
-    absolute = out.absolute()
+    absolute = Path(os.path.abspath(out))  # without ".." at its end, whose name would be no name
     return absolute.parent / f".{absolute.name}.first"
 
 

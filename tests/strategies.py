@@ -69,8 +69,8 @@ def statistics_of(draw: st.DrawFn, field: FieldSpec, count: int) -> ChannelStati
 def split_specs(draw: st.DrawFn, classes: int) -> SplitSpec:
     """A split, possibly without items, possibly with labels."""
     fields = draw(st.lists(field_specs(), min_size=1, max_size=4, unique_by=lambda f: f.name))
-    capacity: int | None = draw(st.integers(1, 5) | st.none())
     items = draw(st.integers(0, 12))
+    capacity: int | None = draw(st.integers(1, min(5, max(1, items))) | st.none())
     if capacity is None:
         counts = tuple(draw(st.lists(st.integers(0, 9), max_size=3)))
     else:

@@ -16,7 +16,7 @@ import numpy as np
 from google_crc32c import value as crc32c
 
 from loaders.errors import FormatError, IncompleteError, VersionError
-from loaders.format.files import MANIFEST, WORK, read_json, to_json
+from loaders.format.files import MANIFEST, REPORT, SKIPPED, WORK, read_json, to_json
 from loaders.format.strict import Place
 
 FORMAT_NAME: Final = "prepshards"
@@ -32,7 +32,7 @@ OFFSETS_DTYPE: Final = "uint64"
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _CRC = re.compile(r"[0-9a-f]{8}")
 _HASH = re.compile(r"[0-9a-f]{64}")
-_EXTRA = re.compile(r"[A-Za-z0-9_./-]{1,255}")
+_EXTRA = re.compile(r"[^\x00-\x1f\x7f]{1,4096}")
 _MAX_COUNT: Final = 1 << 40
 """Samples in a split, bytes in a sample: far above any dataset, far below any overflow."""
 
@@ -302,6 +302,10 @@ class SplitSpec:
         if capacity is not None:
             capacity = place.at("capacity").integer(capacity, low=1, high=_MAX_COUNT)
         items = place.at("items").integer(entry["items"], low=0, high=_MAX_COUNT)
+        if capacity is not None:
+            place.at("capacity").expect(
+                capacity <= max(1, items), capacity, f"at most the {items} items"
+            )
         most = _MAX_COUNT if capacity is None else capacity
         counts = place.at("counts").integers(entry["counts"], low=0, high=most)
         labelled = any(spec.role == "label" for spec in fields)
@@ -498,7 +502,9 @@ class Manifest:
 def _parse_extras(place: Place, value: Any) -> dict[str, tuple[int, str]]:
     parsed = {}
     for name, facts in place.partial_mapping(value, None).items():
-        inside = bool(_EXTRA.fullmatch(name)) and not {"", ".", ".."} & set(name.split("/"))
+        parts = name.split("/")
+        inside = bool(_EXTRA.fullmatch(name)) and not {"", ".", ".."} & set(parts)
+        inside = inside and parts[0] not in {MANIFEST, REPORT, SKIPPED, WORK, *SPLITS}
         place.expect(inside, name, "a path inside the dataset")
         pair = place.at(name).sequence(facts)
         place.at(name).expect(len(pair) == 2, facts, "bytes and CRC-32C")

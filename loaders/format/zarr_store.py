@@ -32,6 +32,8 @@ _SHARDED_FROM: Final = 4096
 _ABSENT: Final = np.uint64(2**64 - 1)
 _CRC_NBYTES: Final = 4
 VALID: Final = "valid"
+_MAX_VALID: Final = 1 << 28
+"""Rows that `valid` covers, a byte each, in one file: more belong into several datasets."""
 
 
 def _is_sharded(field: FieldSpec) -> bool:
@@ -163,6 +165,8 @@ def _describe_array(group: Any, name: str, field: FieldSpec, *, rows: int, chunk
 def _describe_valid(group: Any, split: SplitSpec, capacity: int) -> None:
     import zarr
 
+    if split.items > _MAX_VALID:
+        raise FormatError(f"{split.items:,} items: a zarr group describes up to {_MAX_VALID:,}")
     group.attrs[FORMAT_NAME] = {"valid": f"{VALID}[i] says whether row i is a sample or fill"}
     valid = np.zeros((len(split.counts), capacity), dtype=np.bool_)
     for shard, count in enumerate(split.counts):

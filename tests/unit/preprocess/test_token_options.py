@@ -28,8 +28,9 @@ CHAT: dict[str, Any] = {"layout": "chat", "text": TextOptions(json_values=True)}
         ({"text": TextOptions(json_values=True)}, "text.json_values"),
         ({**CHAT, "specials": "parse"}, "the template writes the special tokens"),
         ({**CHAT, "chat_day": "2024-02-30"}, "day"),
-        ({"validation": -0.1}, "shares that leave some train"),
-        ({"validation": 0.5, "test": 0.5}, "shares that leave some train"),
+        ({"validation": -0.1}, "leave as much for train"),
+        ({"validation": 0.5, "test": 0.5}, "leave as much for train"),
+        ({"validation": 0.00001}, "at least 0.0001"),
     ],
 )
 def test_values_outside_their_range_are_refused_by_name(options: Any, said: str) -> None:
@@ -47,7 +48,6 @@ def test_values_outside_their_range_are_refused_by_name(options: Any, said: str)
             {"validation": 0.2, "test": 0.1},
             {"train": (0, 7000), "validation": (7000, 9000), "test": (9000, 10_000)},
         ),
-        ({"validation": 0.00001}, {"train": (0, SPLIT_STEPS)}),
     ],
 )
 def test_shares_become_bounds_that_touch_and_cover_all_hashes(
