@@ -38,8 +38,10 @@ def export(path: Path, folder: Path, **options: Any) -> None:
             }
         )
         return
+    if options["target"] == "nanogpt" and "validation" not in found:
+        print_text("note: no validation split, so no val.bin; prepare with --validation 0.01")
     for name, exported in found.items():
-        files = ", ".join(file.name for file in exported.files[:3])
+        files = ", ".join(str(file.relative_to(folder)) for file in exported.files[:3])
         more = ", ..." if len(exported.files) > 3 else ""
         print_text(
             f"{name}: {exported.documents:,} documents, {exported.tokens:,} tokens "

@@ -24,11 +24,12 @@ FOLDER: Final = Folder(path_type=Path, readable=False)  # our own message says w
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-def preparing_options(things: str) -> Callable[[Command], Command]:
+def preparing_options(things: str, limit_note: str = "") -> Callable[[Command], Command]:
     """Return a decorator that adds the options of every command that prepares data.
 
     Args:
         things: What the command prepares, in the plural.
+        limit_note: What else there is to say of --limit.
     """
     options = (
         click.option(
@@ -74,7 +75,7 @@ def preparing_options(things: str) -> Callable[[Command], Command]:
             "--limit",
             type=click.IntRange(min=1),
             metavar="N",
-            help=f"Prepare only N {things}, evenly spaced over all.",
+            help=f"Prepare only N {things}, evenly spaced over all{limit_note}.",
         ),
         click.option(
             "--overwrite", is_flag=True, help="First remove what prep wrote to OUT earlier."

@@ -1,5 +1,6 @@
 """`prep tokens`: options -> one call -> report."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,21 @@ if TYPE_CHECKING:
     from preprocess.token_options import TokenOptions
 
 
-@click.command(short_help="Turn texts into shards of token ids.")
+class GlobCommand(click.Command):
+    """Says what to do where the shell has put many names in the place of a pattern."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments as usual."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            if "extra argument" not in error.message:
+                raise
+            remedy = 'put a pattern in quotes, as in "data/*.jsonl"'
+            raise click.UsageError(f"{error.message}; {remedy}", ctx) from error
+
+
+@click.command(cls=GlobCommand, short_help="Turn texts into shards of token ids.")
 @click.argument("source", type=click.Path(path_type=Path), metavar="SRC")
 @click.argument("out", type=FOLDER)
 @click.option(
@@ -143,7 +158,7 @@ if TYPE_CHECKING:
     help="stream: also write another trainer's files, to OUT.nanogpt and so on; see prep export.",
 )
 @click.option("--follow-links", is_flag=True, help="Take what symbolic links point to.")
-@preparing_options("items")
+@preparing_options("items", " (files, and parts of large ones)")
 @click.pass_context
 def tokens(ctx: click.Context, /, **options: Any) -> None:
     """Turn texts into shards of token ids, exactly those of a transformers tokenizer.
@@ -221,4 +236,6 @@ def _token_options(options: dict[str, Any]) -> "TokenOptions":
             ),
         )
     except ValueError as error:
-        raise click.UsageError(str(error)) from error
+        # The first word is the name of the option.
+        said = re.sub(r"^\w+", lambda name: f"--{name[0].replace('_', '-')}", str(error))
+        raise click.UsageError(said) from error

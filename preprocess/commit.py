@@ -42,12 +42,12 @@ def write_skipped(plan: Plan, receipts: Sequence[Receipt]) -> list[tuple[str, st
     if not any(receipt.count for receipt in receipts):
         if not skipped:
             raise SourceError(
-                f"{plan.listing.root}: nothing in its {plan.listing.count} items, no dataset is "
+                f"{plan.listing.name}: nothing in its {plan.listing.count} items, no dataset is "
                 f"written; the first: {printable(_first_key(plan))}"
             )
         first = ": ".join(printable(part) for part in skipped[0])
         raise SourceError(
-            f"{plan.listing.root}: none of {len(skipped)} items could be read, no dataset is "
+            f"{plan.listing.name}: none of {len(skipped)} items could be read, no dataset is "
             f"written; the first: {first}; all are listed in {plan.out / SKIPPED}"
         )
     return skipped

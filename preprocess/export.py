@@ -1,5 +1,6 @@
 """A dataset of tokens -> the files of another trainer."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, Literal, get_args
@@ -50,6 +51,9 @@ def export_tokens(path: Path | str, folder: Path | str, target: Target) -> dict[
             f"{root}: holds {what}; only tokens in layout stream are documents that another "
             "trainer can take: prepare them with --layout stream"
         )
+    inside = Path(os.path.realpath(out))
+    if root.resolve() in (inside, *inside.parents):
+        raise OutputError(f"{out}: lies inside the dataset {root}; give a folder outside it")
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -11,6 +11,10 @@ from typing import Any, Final
 from preprocess.sources import printable
 
 _TOOLS: Final = ("prepshards", "numpy", "torch", "opencv-python-headless", "pillow", "simplejpeg")
+_TEXT_TOOLS: Final = ("pyarrow", "transformers", "tokenizers")
+_EXTRAS: Final = ("fastokens", "gigatoken", "nanotoken", "datasketch")
+"""Packages that need not be there."""
+
 _SHOWN: Final = 5
 
 
@@ -104,11 +108,12 @@ class Report:
 def tool_versions() -> dict[str, str]:
     """Return the versions of what takes part in preparing."""
     found = {"python": platform.python_version(), "platform": platform.platform()}
-    for name in _TOOLS:
+    for name in (*_TOOLS, *_TEXT_TOOLS, *_EXTRAS):
         try:
             found[name] = version(name)
         except PackageNotFoundError:
-            found[name] = "not installed as a package"
+            if name not in _EXTRAS:
+                found[name] = "not installed as a package"
     return found
 
 

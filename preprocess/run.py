@@ -79,7 +79,7 @@ def run(plan: Plan, options: RunOptions, on_progress: OnProgress = lambda *_: No
         if (refusal := plan.recipe.refusal(_tallies(manifest))) is not None:
             remove_dataset(plan.out)
             finished = True
-            raise SourceError(f"{plan.listing.root}: {refusal}; no dataset is written")
+            raise SourceError(f"{plan.listing.name}: {refusal}; no dataset is written")
         report = replace(
             _report(plan, options, manifest, skipped),
             seconds=time.perf_counter() - start,

@@ -85,6 +85,13 @@ class Listing:
         """Items in all splits."""
         return sum(len(items) for items in self.splits.values())
 
+    @property
+    def name(self) -> str:
+        """The source as errors name it: the file, if it is one, else the folder."""
+        keys = {item.key for items in self.splits.values() for item in items}
+        keys |= {error.key for error in self.skipped}
+        return str(self.root / next(iter(keys))) if len(keys) == 1 else str(self.root)
+
     def limited(self, limit: int) -> "Listing":
         """Return a listing of `limit` items, evenly spaced over this one, labels kept."""
         total = self.count

@@ -248,8 +248,11 @@ def info_text(path: Path, described: dict[str, Any]) -> str:
             f"{human_nbytes(described['nbytes'])}, {described['skipped']:,} skipped"
         )
     ]
-    recipe = ", ".join(f"{key}={value}" for key, value in described["recipe"].items())
-    lines += [f"recipe: {recipe}", _classes_text(described["classes"])]
+    chosen = {k: v for k, v in described["recipe"].items() if v not in (None, "")}
+    recipe = ", ".join(f"{k}={v}" for k, v in chosen.items() if not isinstance(v, dict))
+    lines.append(f"recipe: {recipe}")
+    if described["kind"] == "images":
+        lines.append(_classes_text(described["classes"]))
     for name, split in described["splits"].items():
         lines.append(_split_text(name, split))
         for field, facts in split["fields"].items():

@@ -38,7 +38,7 @@ def read_record(line: str, options: TextOptions) -> Record:
     try:
         record = _parse(line)
         if not isinstance(record, dict):
-            raise BadRecord(f"{kind_of(record)}, not an object")
+            raise BadRecord(f"{kind_of(record)}, not an object; write one object a line")
         text = _text(record, options.text_key, options, as_json=options.json_values)
         pair = metadata = ""
         if options.pair_key is not None:

@@ -15,10 +15,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Documents of one item, with what names the item and them."""
+    """Documents of one item, with what names the item and them.
+
+    Attributes:
+        key: Of the item.
+        documents: Some of its documents.
+        is_empty: Whether it is a whole file without any document.
+    """
 
     key: str
     documents: Documents
+    is_empty: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

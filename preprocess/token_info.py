@@ -37,7 +37,8 @@ def tokens_text(described: Mapping[str, Any]) -> str:
     for name, split in described.items():
         rate = split["tokens_per_byte"]
         lines.append(
-            f"{name}: {split['documents']:,} documents, {split['tokens']:,} tokens"
+            f"{name}: {split['documents']:,} documents, {split['tokens']:,} tokens of text, "
+            f"{split['stored_tokens']:,} stored"
             + ("" if rate is None else f", {rate:.3f} tokens a byte of text")
             + ("" if split["fill"] is None else f", {split['fill']:.4f} of the rows filled")
         )
@@ -62,6 +63,7 @@ def _describe_split(split: SplitSpec, columns: "Columns") -> dict[str, Any]:
     return {
         "documents": sums.get("documents", (0,))[0],
         "tokens": tokens,
+        "stored_tokens": _stored(split),
         "tokens_per_byte": tokens / nbytes if nbytes else None,
         "unknown_rate": sums.get("unknown", (0,))[0] / tokens if tokens else 0.0,
         "special_text": sums.get("special_text", (0,))[0],
@@ -74,6 +76,13 @@ def _describe_split(split: SplitSpec, columns: "Columns") -> dict[str, Any]:
         ],
         "top_sources": [list(pair) for pair in _sources(split, columns).most_common(_SOURCES)],
     }
+
+
+def _stored(split: SplitSpec) -> int:
+    """Return the stored ids: with special tokens, and padding where rows have one length."""
+    if "tokens" in split.values:
+        return sum(split.values["tokens"])
+    return split.count * next(field.shape[0] for field in split.fields if field.name == "tokens")
 
 
 def _fill(split: SplitSpec, columns: "Columns") -> float | None:

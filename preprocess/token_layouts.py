@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loaders.format.spec import FieldSpec
-from preprocess.fixed_rows import RowFrame, fixed_pair_rows, fixed_rows
+from preprocess.fixed_rows import FixedRows, RowFrame, fixed_pair_rows, fixed_rows
 from preprocess.packing import pack, packed_rows, split_long
 from preprocess.recipe import Ragged
 from preprocess.token_options import Packer
@@ -49,6 +49,7 @@ class LaidOut:
         documents: [M] int64: the documents in the samples, in order.
         document_counts: [N] int64: how many each sample has.
         refused: Documents without a sample -> why.
+        cut: Documents whose end is left out, and the tokens that are.
     """
 
     count: int
@@ -56,6 +57,7 @@ class LaidOut:
     documents: Counts
     document_counts: Counts
     refused: dict[int, str]
+    cut: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +125,20 @@ class FixedLayout:
             documents=found.documents,
             document_counts=np.ones(len(found.rows), np.int64),
             refused=dict.fromkeys(found.refused.tolist(), reason),
+            cut=self._cut(encoded, found),
         )
+
+    def _cut(self, encoded: Encoded, found: FixedRows) -> tuple[int, int]:
+        """Count the documents whose end has no row, and the tokens that are left out."""
+        if self.frame.stride is not None:
+            return 0, 0
+        around = len(self.frame.prefix_ids) + len(self.frame.suffix_ids)
+        whole = encoded.counts
+        if encoded.pair_counts is not None:
+            around += len(self.frame.separator_ids)
+            whole = whole + encoded.pair_counts
+        left_out = whole[found.documents] - (found.lengths - around)
+        return int((left_out > 0).sum()), int(left_out.sum())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,7 @@ from preprocess.engines import Engine, ReferenceEngine
 from preprocess.errors import SampleError
 from preprocess.recipe import Ragged, Rows
 from preprocess.sources import Item
+from preprocess.text_lines import no_documents
 from preprocess.text_options import TextOptions
 from preprocess.texts import read_documents
 from preprocess.token_batch import Batch, Piece, gather_pieces, sizes_of
@@ -85,6 +86,8 @@ class TokenMaker:
                 continue
             if held is not None:
                 waiting.append(Piece(item.key, held))
+            elif item.start == 0 and item.stop is None:
+                waiting.append(Piece(item.key, no_documents(self.text), is_empty=True))
             if sum(piece.documents.texts.nbytes for piece in waiting) >= _TOGETHER:
                 yield from self._flushed(waiting)
         yield from self._flushed(waiting)
@@ -118,6 +121,7 @@ class TokenMaker:
         )
         tallies["audited"] = (audit,)
         tallies["special_text"] = (batch.special_text,)
+        tallies["empty_items"] = (sum(piece.is_empty for piece in pieces) if self.tells else 0,)
         arrays = _named(laid_out, keys, metadata)
         if self.first is not None:
             arrays.update(self.first.arrays(texts, batch.pairs, encoded))
@@ -227,6 +231,7 @@ def tally(
         "text_nbytes": (text_nbytes,),
         "learned": (0 if encoded.bits is None else int(np.bitwise_count(encoded.bits).sum()),),
         "tokens": (len(encoded.ids),),
+        "cut": laid_out.cut,
         "lengths": tuple(bins.tolist()),
         "unknown": (0 if unknown is None else int((encoded.ids == unknown).sum()),),
     }

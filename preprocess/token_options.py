@@ -87,6 +87,8 @@ class TokenOptions:
                 f"validation, test = {shares}: expected 0, or shares of at least "
                 f"{1 / SPLIT_STEPS} that leave as much for train"
             )
+        if self.split_seed and not steps:
+            raise ValueError(f"split_seed={self.split_seed}: only with shares for other splits")
         if self.chat_day is not None:
             date.fromisoformat(self.chat_day)
 
@@ -102,6 +104,10 @@ class TokenOptions:
             "stride": (self.stride, ("fixed",)),
             "pair_key": (self.text.pair_key, ("fixed",)),
             "chat_day": (self.chat_day, ("chat",)),
+            "eos": (self.eos, ("stream", "packed")),
+            "bos": (None if self.bos == "" else self.bos or "own", ("stream", "packed")),
+            "pad": (self.pad, ("fixed", "packed")),
+            "packing": (None if self.packing == "best_fit" else self.packing, ("packed",)),
         }
         for name, (value, layouts) in only.items():
             if value is not None and self.layout not in layouts:

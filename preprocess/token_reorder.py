@@ -34,7 +34,7 @@ from preprocess.token_order import Orders
 DUPLICATES: Final = "duplicates"
 """Tally of documents that were left out because an earlier one is the same."""
 
-_CARRIED: Final = ("audited", "special_text", REDONE)
+_CARRIED: Final = ("audited", "empty_items", "special_text", REDONE)
 """Tallies of the first run that tell of the second's input."""
 
 _ITEM_NBYTES: Final = 4_000_000

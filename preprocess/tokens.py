@@ -254,7 +254,7 @@ def run_tokens(
     recipe = next(iter(found.values()))
     chosen = recipe.chosen
     if not chosen.reorders:
-        return run(plan, run_options, on_progress)
+        return _noted(run(plan, run_options, on_progress))
     dtype = recipe.layout.fields()[0].dtype
     pairs = chosen.text.pair_key is not None
     each = {
@@ -275,7 +275,7 @@ def run_tokens(
         threshold=chosen.dedup_threshold or DEDUP_THRESHOLD,
     )
     reorder = Reorder(orders=orders, layout=recipe.layout, unknown=recipe.unknown)
-    return run_reordered(plan, first, reorder, run_options, on_progress)
+    return _noted(run_reordered(plan, first, reorder, run_options, on_progress))
 
 
 def _load(found: TokenizerSource, options: TokenOptions) -> TextTokenizer:
@@ -298,6 +298,20 @@ def _template(tokenizer: TextTokenizer, options: TokenOptions) -> ChatTemplate:
         return read_chat_template(tokenizer.pretrained, day=day)
     except ValueError as error:
         raise SourceError(f"{options.tokenizer}: {error}") from error
+
+
+def _noted(report: Report) -> Report:
+    """Say what the counts tell of documents that are not there whole."""
+    notes = []
+    if empty := sum(report.tallies.get("empty_items", ())):
+        notes.append(f"no document in {empty:,} empty file{'s' * (empty != 1)}")
+    documents, tokens = report.tallies.get("cut", (0, 0))
+    if documents:
+        notes.append(
+            f"cut: {documents:,} documents are longer than a row, {tokens:,} tokens of their ends "
+            "are left out; --stride stores them in further rows"
+        )
+    return replace(report, notes=(*report.notes, *notes))
 
 
 def _sample(listing: Listing, options: TokenOptions) -> "pa.LargeStringArray":

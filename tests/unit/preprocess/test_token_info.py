@@ -60,7 +60,7 @@ def test_documents_tokens_lengths_and_sources_are_counted(
     assert found["top_sources"] == sources
     assert (found["special_text"], found["fill"], found["unknown_rate"]) == (2, None, 0)
     text = tokens_text({"train": found})
-    assert text.startswith(f"train: {len(ALL)} documents, {sum(lengths):,} tokens, 0.")
+    assert text.startswith(f"train: {len(ALL)} documents, {sum(lengths):,} tokens of text, ")
     assert "  from few@home:3.jsonl: 2 documents" in text
 
 
@@ -101,7 +101,7 @@ def test_a_split_without_documents_is_told_as_such(tmp_path: Path, bpe: Path) ->
     found = described(out)["validation"]
     assert (found["documents"], found["tokens"], found["tokens_per_byte"]) == (0, 0, None)
     assert (found["lengths"], found["top_sources"]) == ([], [])
-    assert "validation: 0 documents, 0 tokens\n" in call("info", out).stdout
+    assert "validation: 0 documents, 0 tokens of text, 0 stored\n" in call("info", out).stdout
     assert "validation[" not in call("info", out, "--show", "2").stdout
 
 
