@@ -226,7 +226,7 @@ class Loader:
                 )
 
     def _gather_ahead(self, wanted: Iterator[_Wanted]) -> Generator[dict[str, Any], None, None]:
-        return run_ahead(self._gather, wanted, self._nbytes)
+        return run_ahead(self._gather, wanted, self._nbytes, together=True)
 
     def _nbytes(self, wanted: _Wanted) -> int:
         layouts = [part.layout(wanted.indices) for part in self.dataset.views]
