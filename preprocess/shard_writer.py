@@ -126,8 +126,7 @@ def _prepare_in_order(task: ShardTask, shared: Shared, content: ShardContent) ->
     line = InOrder(content.store)
 
     def look_for_errors(future: Future[None]) -> None:
-        error = None if future.cancelled() else future.exception()
-        if error is not None and not isinstance(error, Stopped):  # that follows from another
+        if not future.cancelled() and (error := future.exception()) is not None:
             line.fail(error)
 
     ahead = 2 * shared.threads

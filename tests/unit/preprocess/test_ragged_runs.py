@@ -82,6 +82,17 @@ class LineRecipe:
                 yield one_line(item, index, line, wrong=self.wrong, more=more)
 
 
+@dataclass(frozen=True, kw_only=True)
+class FaultyRecipe(LineRecipe):
+    """Fails at "check"."""
+
+    def samples(self, source: Path, items: Sequence[Item]) -> Iterator[Rows | SampleError]:
+        for rows in super().samples(source, items):
+            if isinstance(rows, Rows) and rows.tallies["lines"] == (1, len(b"check")):
+                raise OSError(5, "the recipe failed")
+            yield rows
+
+
 def one_line(item: Item, index: int, line: bytes, *, wrong: bool, more: bool) -> Rows:
     bad = line == b"bad"
     found = np.frombuffer(b"" if bad else line, np.uint8).astype("<u2") + (1 if wrong else 0)
@@ -214,6 +225,21 @@ def test_a_shard_whose_engine_was_wrong_is_made_again_with_another(tmp_path: Pat
     again = next(i for i, document in enumerate(right) if document == b"check")
     assert made[again - 1 : again + 2] == right[again - 1 : again + 2]
     assert made[0] != right[0]  # the other shards stay as the first engine made them
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_fault_in_one_shard_ends_the_others_in_the_middle_of_an_item(
+    first: bool, tmp_path: Path
+) -> None:
+    lines = b"\n".join([b"word"] * 4_000)
+    bad = b"one\n" * 50 + b"check"
+    contents = {"a": bad, "b": lines, "c": lines} if first else {"a": lines, "b": lines, "c": bad}
+    write_items(tmp_path / "source", contents)
+
+    with pytest.raises(RuntimeError, match="the recipe failed"):
+        prepare(tmp_path / "source", tmp_path / "out", FaultyRecipe(), shard_nbytes=1)
+
+    assert not list((tmp_path / "out" / ".prep").glob("tmp-*"))
 
 
 def test_files_beside_the_shards_belong_to_the_dataset(tmp_path: Path) -> None:
