@@ -199,11 +199,11 @@ def test_csv_is_read_as_the_strict_reader_of_python_does_or_refused_wherever_it_
     data = text.encode()
     chunks = [data[start : start + size] for start in range(0, len(data), size)]
     try:
-        cut = b"".join(whole_records(iter(chunks), ",", "k"))
-        uncut = list(whole_records(iter([data]), ",", "k"))
+        cut = b"".join(whole_records(iter(chunks), ",", "k", 1 << 20))
+        uncut = list(whole_records(iter([data]), ",", "k", 1 << 20))
     except SampleError as error:
         with pytest.raises(SampleError, match=re.escape(str(error))):
-            list(whole_records(iter([data]), ",", "k"))
+            list(whole_records(iter([data]), ",", "k", 1 << 20))
         uncut = []
     else:
         assert cut == b"".join(uncut) == data
