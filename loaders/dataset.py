@@ -14,8 +14,13 @@ from torch.utils.data._utils.collate import default_collate_fn_map
 
 from loaders.errors import FormatError, SelectionError
 from loaders.format.containers import CONTAINERS
+from loaders.format.fields import FieldSpec
 from loaders.format.files import MANIFEST
-from loaders.format.spec import FieldSpec, Manifest, SplitSpec, read_manifest
+from loaders.format.spec import (
+    Manifest,
+    SplitSpec,
+    read_manifest,
+)
 from loaders.images import Size, image_views
 from loaders.views import View, checked_indices
 

@@ -11,7 +11,12 @@ from numpy.typing import NDArray
 from loaders.errors import FormatError, SelectionError
 from loaders.format.columns import open_column
 from loaders.format.containers import CONTAINERS
-from loaders.format.spec import FieldSpec, Manifest, SplitSpec, read_manifest
+from loaders.format.fields import FieldSpec
+from loaders.format.spec import (
+    Manifest,
+    SplitSpec,
+    read_manifest,
+)
 from loaders.token_files import TokenFile
 
 Layout = Literal["stream", "fixed", "packed", "chat"]

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from loaders.format.spec import FieldSpec
+from loaders.format.fields import FieldSpec
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 
+from preprocess.engine_packages import LOADERS
 from preprocess.engine_specials import contains_any
 from preprocess.errors import SourceError
 from preprocess.tokenizer import TextTokenizer
@@ -91,7 +92,7 @@ class FastEngine:
         self.name = name
         with _failures(name):
             self.version = version(name)
-            self._encode = _LOADERS[name](tokenizer.cleaned)
+            self._encode = LOADERS[name](tokenizer.cleaned)
         self._reference = ReferenceEngine(tokenizer)
         self._plain = tokenizer.specials != "parse"
         self._late = tokenizer.late
@@ -185,69 +186,6 @@ def _ranges(numbers: set[int]) -> list[tuple[int, int]]:
         else:
             ranges.append((number, number))
     return ranges
-
-
-Encoder = Callable[["pa.LargeStringArray"], "Encoded"]
-
-
-def _gigatoken(cleaned: str) -> Encoder:
-    import awkward as ak  # type: ignore[import-untyped]
-    import gigatoken
-
-    encode_batch = gigatoken.Tokenizer.from_json(cleaned).backend.encode_batch
-    contents, index = ak.contents, ak.index
-
-    def encode(texts: "pa.LargeStringArray") -> "Encoded":
-        # The package takes awkward arrays; these are views of the Arrow buffers, nothing is copied.
-        _, offsets, data = texts.buffers()
-        first = texts.offset
-        starts = np.frombuffer(offsets, np.int64)[first : first + len(texts) + 1]
-        letters = np.frombuffer(data if data is not None else b"", np.uint8)
-        strings = contents.ListOffsetArray(
-            index.Index64(starts),
-            contents.NumpyArray(letters, parameters={"__array__": "char"}),
-            parameters={"__array__": "string"},
-        )
-        layout = encode_batch(ak.Array(strings), parallel=False).layout
-        bounds = np.asarray(layout.offsets.data)
-        ids = np.asarray(layout.content.data)[bounds[0] : bounds[-1]]
-        return ids, np.diff(bounds)
-
-    return encode
-
-
-def _fastokens(cleaned: str) -> Encoder:
-    import fastokens
-
-    encode_batch_flat = fastokens.Tokenizer.from_json_str(cleaned).encode_batch_flat
-
-    def encode(texts: "pa.LargeStringArray") -> "Encoded":
-        ids, bounds = encode_batch_flat(texts.to_pylist())
-        # Offsets fit in int64 as well, whose differences are int64.
-        starts = np.frombuffer(bounds, np.int64)
-        return np.frombuffer(ids, np.uint32), starts[1:] - starts[:-1]
-
-    return encode
-
-
-def _nanotoken(cleaned: str) -> Encoder:
-    import nanotoken
-
-    encode_batch = nanotoken.WordPieceTokenizer.from_json(cleaned).encode_batch
-
-    def encode(texts: "pa.LargeStringArray") -> "Encoded":
-        ids, bounds = encode_batch(texts.to_pylist(), add_special_tokens=False, parallel=False)
-        counts: NDArray[np.int64] = np.diff(bounds)
-        return ids, counts
-
-    return encode
-
-
-_LOADERS: Final[Mapping[str, Callable[[str], Encoder]]] = {
-    "gigatoken": _gigatoken,
-    "fastokens": _fastokens,
-    "nanotoken": _nanotoken,
-}
 
 
 def _open_fast(name: str) -> Callable[[TextTokenizer], Engine]:

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, get_args
 
 import numpy as np
 
-from loaders.format.spec import FieldSpec
+from loaders.format.fields import FieldSpec
 from preprocess.decode import MAX_PIXELS, decode_image, sniff_format
 from preprocess.decoder_settings import decoder_settings
 from preprocess.errors import SampleError, SourceError

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from loaders.errors import FormatError
 from loaders.format.files import read_json, to_json
-from loaders.format.spec import ChannelStatistics
+from loaders.format.statistics import ChannelStatistics
 from loaders.format.strict import Place
 
 REMEDY: Final = "remove this receipt, and the shard is made again"

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from loaders.format.containers import CONTAINERS
-from loaders.format.files import WORK, RowWriter
-from loaders.format.spec import OFFSETS_DTYPE, ChannelStatistics
+from loaders.format.fields import OFFSETS_DTYPE
+from loaders.format.files import WORK
+from loaders.format.row_writer import RowWriter
+from loaders.format.statistics import ChannelStatistics
 from preprocess.errors import SampleError
 from preprocess.recipe import Ragged, Rows
 from preprocess.shard_samples import Prepared

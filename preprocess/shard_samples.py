@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from loaders.errors import ShardsError
-from loaders.format.spec import ChannelStatistics, FieldSpec
+from loaders.format.fields import FieldSpec
+from loaders.format.statistics import ChannelStatistics
 from preprocess.errors import SampleError
 from preprocess.recipe import Maker, Ragged, Redo, Rows
 from preprocess.sources import Item

@@ -8,7 +8,12 @@ from threading import Semaphore
 from typing import Final
 
 from loaders.format.containers import CONTAINERS
-from loaders.format.files import RowWriter, publish, sync_directory, write_atomically
+from loaders.format.files import (
+    publish,
+    sync_directory,
+    write_atomically,
+)
+from loaders.format.row_writer import RowWriter
 from preprocess.errors import SampleError, output_error
 from preprocess.receipt import Receipt
 from preprocess.recipe import REDONE, Ragged, Redo, Rows, cut_items

@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from loaders.format.spec import ChannelStatistics
+from loaders.format.statistics import ChannelStatistics
 
 _BLOCK_PIXELS: Final = 1 << 17
 """Pixels that are summed at a time: 384 KiB of RGB."""

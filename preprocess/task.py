@@ -6,8 +6,9 @@ from typing import Final
 
 from loaders.errors import FormatError, MissingShardError
 from loaders.format.containers import CONTAINERS
+from loaders.format.fields import FieldSpec
 from loaders.format.files import WORK
-from loaders.format.spec import Container, FieldSpec
+from loaders.format.spec import Container
 from preprocess.errors import output_error
 from preprocess.receipt import REMEDY, Receipt, parse_receipt
 from preprocess.recipe import Recipe

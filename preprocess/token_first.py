@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from loaders.format.spec import FieldSpec
+from loaders.format.fields import FieldSpec
 from preprocess.recipe import Ragged
 from preprocess.token_duplicates import PERMUTATIONS, signatures
 from preprocess.token_layouts import Encoded

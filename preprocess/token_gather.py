@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from loaders.format.spec import FieldSpec
+from loaders.format.fields import FieldSpec
 from preprocess.errors import SampleError
 from preprocess.recipe import Maker, Ragged, Recipe, Rows
 from preprocess.sources import Item, Listing

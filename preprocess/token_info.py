@@ -126,7 +126,8 @@ def show_samples(root: Path, count: int) -> Iterator[str]:
         FormatError: A shard is damaged.
         SourceError: The dataset's tokenizer cannot be loaded.
     """
-    from preprocess.tokenizer import TextTokenizer, find_tokenizer
+    from preprocess.tokenizer import TextTokenizer
+    from preprocess.tokenizer_source import find_tokenizer
 
     manifest = read_manifest(root)
     tokenizer = TextTokenizer(find_tokenizer(str(root / "tokenizer")))

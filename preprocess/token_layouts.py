@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from loaders.format.spec import FieldSpec
+from loaders.format.fields import FieldSpec
 from preprocess.fixed_rows import FixedRows, RowFrame, fixed_pair_rows, fixed_rows
 from preprocess.packing import pack, packed_rows, split_long
 from preprocess.recipe import Ragged

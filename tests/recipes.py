@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from loaders.format.fields import FieldSpec
 from loaders.format.files import REPORT
-from loaders.format.spec import FieldSpec
 from preprocess.errors import SampleError
 from preprocess.item_files import read_item
 from preprocess.plan import Plan, RunOptions, plan_run

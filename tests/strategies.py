@@ -5,16 +5,18 @@ from typing import Any, get_args
 import numpy as np
 from hypothesis import strategies as st
 
-from loaders.format.spec import (
+from loaders.format.fields import (
     DTYPES,
-    SPLITS,
-    ChannelStatistics,
     FieldSpec,
-    Manifest,
     Role,
+)
+from loaders.format.spec import (
+    SPLITS,
+    Manifest,
     ShardFiles,
     SplitSpec,
 )
+from loaders.format.statistics import ChannelStatistics
 
 HASHES = st.text("0123456789abcdef", min_size=64, max_size=64)
 CHECKSUMS = st.text("0123456789abcdef", min_size=8, max_size=8)

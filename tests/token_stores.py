@@ -9,7 +9,13 @@ from google_crc32c import value as crc32c
 from numpy.typing import NDArray
 
 from loaders.format.containers import CONTAINERS
-from loaders.format.spec import Container, FieldSpec, Manifest, ShardFiles, SplitSpec
+from loaders.format.fields import FieldSpec
+from loaders.format.spec import (
+    Container,
+    Manifest,
+    ShardFiles,
+    SplitSpec,
+)
 
 Rows = Sequence[NDArray[Any]]
 """One array a sample."""

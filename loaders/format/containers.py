@@ -7,7 +7,8 @@ from typing import Any, Final, Protocol
 from numpy.typing import NDArray
 
 from loaders.format import tensor, zarr_store
-from loaders.format.spec import FieldSpec, Manifest
+from loaders.format.fields import FieldSpec
+from loaders.format.spec import Manifest
 
 
 class ContainerFormat(Protocol):

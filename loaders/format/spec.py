@@ -5,10 +5,9 @@ bytes. A reader takes its own FORMAT_VERSION and older ones, and refuses newer o
 and values outside their range with the place at which they stand.
 """
 
-import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
@@ -16,197 +15,20 @@ import numpy as np
 from google_crc32c import value as crc32c
 
 from loaders.errors import FormatError, IncompleteError, VersionError
+from loaders.format.fields import MAX_COUNT, FieldSpec
 from loaders.format.files import MANIFEST, REPORT, SKIPPED, WORK, read_json, to_json
+from loaders.format.statistics import ChannelStatistics
 from loaders.format.strict import Place
 
 FORMAT_NAME: Final = "prepshards"
 FORMAT_VERSION: Final = 2
 
 Container = Literal["tensor", "zarr"]
-Role = Literal["image", "label", "key", "tokens", "length", "mask", "metadata"]
-ColumnRole = Literal["values", "offsets"]
 SPLITS: Final = ("train", "validation", "test")
-DTYPES: Final = ("uint8", "uint16", "uint32")
-OFFSETS_DTYPE: Final = "uint64"
 
-_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _CRC = re.compile(r"[0-9a-f]{8}")
 _HASH = re.compile(r"[0-9a-f]{64}")
 _EXTRA = re.compile(r"[^\x00-\x1f\x7f]{1,4096}")
-_MAX_COUNT: Final = 1 << 40
-"""Samples in a split, bytes in a sample: far above any dataset, far below any overflow."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FieldSpec:
-    """One named array of every sample, or one column that holds it.
-
-    Attributes:
-        name: Lower-case identifier; part of file names.
-        dtype: Stored type; little-endian where it has an order.
-        shape: Of one sample; () for a scalar, (H, W, C) for an image. Of one value, if `ragged`.
-        role: What the values mean: an image, a class index, UTF-8 bytes of the item's place (padded
-            with zeros unless ragged), token ids, a count of tokens, bits (8 to a value, the first
-            is the lowest), UTF-8 JSON; for columns of ragged fields "values" and "offsets".
-        ragged: A sample holds any number of values, not one.
-    """
-
-    name: str
-    dtype: str
-    shape: tuple[int, ...]
-    role: Role | ColumnRole
-    ragged: bool = False
-
-    def __post_init__(self) -> None:
-        """Refuse names, types and shapes outside the format."""
-        place = Place(f"field {self.name!r}")
-        place.expect(bool(_NAME.fullmatch(self.name)), self.name, f"a name like {_NAME.pattern}")
-        allowed = (OFFSETS_DTYPE,) if self.role == "offsets" else DTYPES
-        place.expect(self.dtype in allowed, self.dtype, f"a dtype of {allowed}")
-        place.expect(
-            len(self.shape) <= 8
-            and all(type(side) is int and side >= 1 for side in self.shape)
-            and math.prod(self.shape) <= _MAX_COUNT,
-            self.shape,
-            "up to 8 sides of at least 1",
-        )
-        place.expect(self._suits_role(), self.shape, f"a shape and dtype for {self.role!r}")
-
-    def _suits_role(self) -> bool:
-        sides = len(self.shape) + self.ragged  # a ragged scalar is a row of values
-        suits = {
-            "image": len(self.shape) >= 3 and not self.ragged,
-            "label": self.shape == () and not self.ragged,
-            "key": sides == 1 and self.dtype == "uint8",
-            "tokens": sides == 1 and self.dtype != "uint8",
-            "length": self.shape == (),
-            "mask": sides == 1 and self.dtype == "uint8",
-            "metadata": sides == 1 and self.ragged and self.dtype == "uint8",
-            "values": not self.ragged,
-            "offsets": self.shape == () and not self.ragged,
-        }
-        return suits.get(self.role, False)
-
-    @property
-    def numpy_dtype(self) -> np.dtype[Any]:
-        """The stored dtype, with its byte order."""
-        return np.dtype(self.dtype).newbyteorder("<")
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of one sample, of one value if ragged."""
-        return math.prod(self.shape) * self.numpy_dtype.itemsize
-
-    def columns(self) -> tuple["FieldSpec", ...]:
-        """Return what is stored for it, one file a shard each.
-
-        A field of fixed shape is its own column. A ragged one has two: its values back to back,
-        and where each sample begins and ends among them: uint64 [samples + 1], from 0.
-        """
-        if not self.ragged:
-            return (self,)
-        values = replace(self, role="values", ragged=False)
-        name = f"{self.name}_offsets"
-        return values, FieldSpec(name=name, dtype=OFFSETS_DTYPE, shape=(), role="offsets")
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the JSON form."""
-        return {
-            "name": self.name,
-            "dtype": self.dtype,
-            "shape": list(self.shape),
-            "role": self.role,
-            "ragged": self.ragged,
-        }
-
-    @classmethod
-    def from_json(cls, place: Place, value: Any) -> "FieldSpec":
-        """Parse the JSON form; `place` names it in errors."""
-        entry = place.mapping(value, {"name", "dtype", "shape", "role", "ragged"})
-        ragged = entry["ragged"]
-        place.at("ragged").expect(isinstance(ragged, bool), ragged, "true or false")
-        shape = place.at("shape").integers(entry["shape"], low=1, high=_MAX_COUNT)
-        role = place.at("role").text(entry["role"])
-        for known in get_args(Role):
-            if role == known:
-                name = place.at("name").text(entry["name"])
-                dtype = place.at("dtype").text(entry["dtype"])
-                return cls(name=name, dtype=dtype, shape=shape, role=known, ragged=ragged)
-        raise place.at("role").wrong(role, f"one of {get_args(Role)}")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChannelStatistics:
-    """Exact sums over all values of an image field, channel by channel.
-
-    Attributes:
-        pixels: Values summed per channel.
-        sums: Sum of the stored integers, per channel.
-        squares: Sum of their squares, per channel.
-        levels: The value that stands for 1.0: 255 for uint8, 65535 for uint16.
-    """
-
-    pixels: int
-    sums: tuple[int, ...]
-    squares: tuple[int, ...]
-    levels: int
-
-    @property
-    def mean(self) -> tuple[float, ...]:
-        """Mean per channel, in 0..1."""
-        return tuple(total / (self.pixels * self.levels) for total in self.sums)
-
-    @property
-    def std(self) -> tuple[float, ...]:
-        """Population standard deviation per channel, in 0..1."""
-        # Integers until the last step: no cancellation.
-        return tuple(
-            math.sqrt(self.pixels * square - total * total) / (self.pixels * self.levels)
-            for total, square in zip(self.sums, self.squares, strict=True)
-        )
-
-    def __add__(self, other: "ChannelStatistics") -> "ChannelStatistics":
-        """Merge with the statistics of other samples of the same field."""
-        if self.levels != other.levels or len(self.sums) != len(other.sums):
-            raise ValueError(f"statistics of different fields: {self} and {other}")
-        return ChannelStatistics(
-            pixels=self.pixels + other.pixels,
-            sums=tuple(a + b for a, b in zip(self.sums, other.sums, strict=True)),
-            squares=tuple(a + b for a, b in zip(self.squares, other.squares, strict=True)),
-            levels=self.levels,
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the JSON form; mean and std stand there for human readers."""
-        empty = self.pixels == 0
-        return {
-            "pixels": self.pixels,
-            "sums": list(self.sums),
-            "squares": list(self.squares),
-            "levels": self.levels,
-            "mean": None if empty else list(self.mean),
-            "std": None if empty else list(self.std),
-        }
-
-    @classmethod
-    def from_json(cls, place: Place, value: Any) -> "ChannelStatistics":
-        """Parse the JSON form and check it against itself."""
-        entry = place.mapping(value, {"pixels", "sums", "squares", "levels", "mean", "std"})
-        found = cls(
-            pixels=place.at("pixels").integer(entry["pixels"], low=0, high=1 << 62),
-            sums=place.at("sums").integers(entry["sums"], low=0, high=1 << 80),
-            squares=place.at("squares").integers(entry["squares"], low=0, high=1 << 96),
-            levels=place.at("levels").integer(entry["levels"], low=1, high=65535),
-        )
-        place.expect(len(found.sums) == len(found.squares), entry, "one sum and square a channel")
-        possible = all(
-            # v <= v * v <= v * levels for every stored value v.
-            total <= square <= total * found.levels <= found.pixels * found.levels**2
-            and total * total <= found.pixels * square
-            for total, square in zip(found.sums, found.squares, strict=True)
-        )
-        place.expect(possible and found.to_json() == entry, entry, "sums, mean and std that agree")
-        return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,7 +51,7 @@ class ShardFiles:
     def from_json(cls, place: Place, value: Any, shards: int) -> "ShardFiles":
         """Parse the JSON form of `shards` files."""
         entry = place.mapping(value, {"nbytes", "crc32c"})
-        nbytes = place.at("nbytes").integers(entry["nbytes"], low=0, high=_MAX_COUNT)
+        nbytes = place.at("nbytes").integers(entry["nbytes"], low=0, high=MAX_COUNT)
         digits = place.at("crc32c").texts(entry["crc32c"], _CRC)
         place.expect(len(nbytes) == len(digits) == shards, value, f"{shards} files")
         return cls(nbytes=nbytes, crc32c=digits)
@@ -300,13 +122,13 @@ class SplitSpec:
         fields = _parse_fields(place.at("fields"), entry["fields"])
         capacity = entry["capacity"]
         if capacity is not None:
-            capacity = place.at("capacity").integer(capacity, low=1, high=_MAX_COUNT)
-        items = place.at("items").integer(entry["items"], low=0, high=_MAX_COUNT)
+            capacity = place.at("capacity").integer(capacity, low=1, high=MAX_COUNT)
+        items = place.at("items").integer(entry["items"], low=0, high=MAX_COUNT)
         if capacity is not None:
             place.at("capacity").expect(
                 capacity <= max(1, items), capacity, f"at most the {items} items"
             )
-        most = _MAX_COUNT if capacity is None else capacity
+        most = MAX_COUNT if capacity is None else capacity
         counts = place.at("counts").integers(entry["counts"], low=0, high=most)
         labelled = any(spec.role == "label" for spec in fields)
         place.at("class_counts").expect(
@@ -363,7 +185,7 @@ def _parse_values(
     entry = place.mapping(value, names)
     parsed = {}
     for name in names:
-        parsed[name] = place.at(name).integers(entry[name], low=0, high=_MAX_COUNT)
+        parsed[name] = place.at(name).integers(entry[name], low=0, high=MAX_COUNT)
         place.at(name).expect(
             len(parsed[name]) == len(counts)
             and not any(n for n, count in zip(parsed[name], counts, strict=True) if not count),
@@ -393,7 +215,7 @@ def _parse_statistics(
 def _parse_class_counts(place: Place, value: Any, samples: int) -> tuple[int, ...] | None:
     if value is None:
         return None
-    counts = place.integers(value, low=0, high=_MAX_COUNT)
+    counts = place.integers(value, low=0, high=MAX_COUNT)
     place.expect(sum(counts) == samples, value, f"counts that add up to {samples}")
     return counts
 
@@ -492,7 +314,7 @@ class Manifest:
                     recipe_hash=place.at("recipe_hash").text(entry["recipe_hash"], _HASH),
                     source_hash=place.at("source_hash").text(entry["source_hash"], _HASH),
                     classes=classes,
-                    skipped=place.at("skipped").integer(entry["skipped"], low=0, high=_MAX_COUNT),
+                    skipped=place.at("skipped").integer(entry["skipped"], low=0, high=MAX_COUNT),
                     splits=parsed,
                     extras=_parse_extras(place.at("extras"), entry["extras"]),
                 )
@@ -508,7 +330,7 @@ def _parse_extras(place: Place, value: Any) -> dict[str, tuple[int, str]]:
         place.expect(inside, name, "a path inside the dataset")
         pair = place.at(name).sequence(facts)
         place.at(name).expect(len(pair) == 2, facts, "bytes and CRC-32C")
-        nbytes = place.at(name).integer(pair[0], low=0, high=_MAX_COUNT)
+        nbytes = place.at(name).integer(pair[0], low=0, high=MAX_COUNT)
         parsed[name] = (nbytes, place.at(name).text(pair[1], _CRC))
     return parsed
 

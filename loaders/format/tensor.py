@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loaders.errors import FormatError
+from loaders.format.fields import FieldSpec
 from loaders.format.files import map_file
-from loaders.format.spec import FieldSpec, Manifest
+from loaders.format.spec import Manifest
 
 
 def shard_path(

@@ -23,8 +23,13 @@ from google_crc32c import value as crc32c
 from numpy.typing import NDArray
 
 from loaders.errors import FormatError
+from loaders.format.fields import FieldSpec
 from loaders.format.files import map_file
-from loaders.format.spec import FORMAT_NAME, FieldSpec, Manifest, SplitSpec
+from loaders.format.spec import (
+    FORMAT_NAME,
+    Manifest,
+    SplitSpec,
+)
 
 _SHARDED_FROM: Final = 4096
 """Bytes of a sample from which each is an inner chunk of its own (16 bytes of index each)."""

@@ -67,7 +67,8 @@ def _ours(setting: Setting, source: Path, out: Path, engine: str) -> None:
 def _engine_alone(setting: Setting, texts: list[Any], engine: str) -> float:
     """Time the encoding alone, with an engine that has seen no text yet."""
     from preprocess.engines import open_engine
-    from preprocess.tokenizer import TextTokenizer, find_tokenizer
+    from preprocess.tokenizer import TextTokenizer
+    from preprocess.tokenizer_source import find_tokenizer
 
     tokenizer = TextTokenizer(find_tokenizer(str(setting.tokenizer)))
     opened = open_engine(engine, tokenizer)

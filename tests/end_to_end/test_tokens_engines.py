@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from loaders.format.spec import read_manifest
-from preprocess import engines
+from preprocess import engine_packages
 from tests.token_commands import call, prepare, read_files, write_jsonl
 from tests.tokenizers_made import LINES, make_bpe, make_wordpiece
 
@@ -81,7 +81,7 @@ def wrong_on(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
 
             return encode
 
-        monkeypatch.setitem(engines._LOADERS, "gigatoken", load)  # type: ignore[attr-defined]
+        monkeypatch.setitem(engine_packages.LOADERS, "gigatoken", load)  # type: ignore[attr-defined]
 
     return put
 
@@ -143,7 +143,7 @@ def test_an_engine_that_breaks_down_late_has_its_shards_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loses: bool
 ) -> None:
     def load(cleaned: str) -> Encode:
-        whole = engines._fastokens(cleaned)
+        whole = engine_packages._fastokens(cleaned)
 
         def encode(texts: "pa.LargeStringArray") -> Any:
             if not any(RARE in text for text in texts.to_pylist()):
@@ -155,7 +155,7 @@ def test_an_engine_that_breaks_down_late_has_its_shards_made_again(
         return encode
 
     pytest.importorskip("fastokens")
-    monkeypatch.setitem(engines._LOADERS, "gigatoken", load)  # type: ignore[attr-defined]
+    monkeypatch.setitem(engine_packages.LOADERS, "gigatoken", load)  # type: ignore[attr-defined]
     tokenizer = make_bpe(tmp_path / "bpe")
     for number in range(16):
         rare = f" {RARE}" if number == 15 else ""

@@ -8,14 +8,14 @@ import json
 import tempfile
 from pathlib import Path
 
+from loaders.format.fields import FieldSpec
 from loaders.format.spec import (
-    ChannelStatistics,
     Container,
-    FieldSpec,
     Manifest,
     ShardFiles,
     SplitSpec,
 )
+from loaders.format.statistics import ChannelStatistics
 from preprocess.plan import RunOptions
 from preprocess.run import run
 from tests.recipes import (

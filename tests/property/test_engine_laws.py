@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from preprocess.engines import Engine, open_engine
-from preprocess.tokenizer import TextTokenizer, find_tokenizer
+from preprocess.tokenizer import TextTokenizer
+from preprocess.tokenizer_source import find_tokenizer
 from tests.tokenizers_made import LINES, make_bpe, make_unigram, make_wordpiece
 
 if TYPE_CHECKING:

@@ -10,8 +10,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from loaders.errors import FormatError, IncompleteError, VersionError
+from loaders.format.fields import FieldSpec
 from loaders.format.files import MANIFEST, WORK
-from loaders.format.spec import FORMAT_VERSION, FieldSpec, Manifest, read_manifest
+from loaders.format.spec import (
+    FORMAT_VERSION,
+    Manifest,
+    read_manifest,
+)
 from tests.strategies import manifests
 
 quick = settings(

@@ -13,8 +13,18 @@ from numpy.typing import NDArray
 
 from loaders.errors import FormatError, MissingShardError
 from loaders.format.containers import CONTAINERS
-from loaders.format.files import REPORT, SKIPPED, RowWriter, checksum, read_json
-from loaders.format.spec import Container, FieldSpec, read_manifest
+from loaders.format.fields import FieldSpec
+from loaders.format.files import (
+    REPORT,
+    SKIPPED,
+    checksum,
+    read_json,
+)
+from loaders.format.row_writer import RowWriter
+from loaders.format.spec import (
+    Container,
+    read_manifest,
+)
 from preprocess.plan import RunOptions
 from preprocess.run import run
 from tests.recipes import (

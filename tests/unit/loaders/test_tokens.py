@@ -19,7 +19,7 @@ from loaders import (
     TokenDataset,
     open_tokens,
 )
-from loaders.format.spec import FieldSpec
+from loaders.format.fields import FieldSpec
 from tests.token_stores import (
     stream_fields,
     text,

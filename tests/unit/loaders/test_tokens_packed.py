@@ -10,7 +10,7 @@ from torch.nn.attention.flex_attention import create_mask, flex_attention
 from torch.nn.functional import scaled_dot_product_attention
 
 from loaders import FormatError, Loader, document_mask, open_tokens
-from loaders.format.spec import FieldSpec
+from loaders.format.fields import FieldSpec
 from tests.token_stores import stream_fields, text, write_packed, write_store
 
 ROWS = [[[[4, 5], [], [6]], [[7, 8, 9, 10, 11]]], [[[12, 13, 14]], [[]]]]

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from loaders import FormatError, Loader, SelectionError, open_tokens
-from loaders.format.spec import FieldSpec
+from loaders.format.fields import FieldSpec
 from tests.token_stores import write_chat, write_fixed, write_store, write_stream
 
 DOCUMENTS = [[[4, 5, 6]], [[7], [], [8, 9, 10, 11, 12]]]

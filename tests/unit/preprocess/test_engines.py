@@ -13,7 +13,8 @@ from preprocess.engine_check import Verdict, audited, choose_engine, differing
 from preprocess.engine_torture import torture
 from preprocess.engines import ENGINES, EngineError, open_engine
 from preprocess.errors import SourceError
-from preprocess.tokenizer import TextTokenizer, find_tokenizer
+from preprocess.tokenizer import TextTokenizer
+from preprocess.tokenizer_source import find_tokenizer
 from tests.tokenizers_made import LINES, make_bpe, make_unigram, make_wordpiece
 
 if TYPE_CHECKING:

@@ -14,8 +14,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from loaders.format.containers import CONTAINERS
-from loaders.format.files import RowWriter, checksum
-from loaders.format.spec import Container, FieldSpec, read_manifest
+from loaders.format.fields import FieldSpec
+from loaders.format.files import checksum
+from loaders.format.row_writer import RowWriter
+from loaders.format.spec import (
+    Container,
+    read_manifest,
+)
 from preprocess import shard_writer
 from preprocess.check import check_dataset
 from preprocess.errors import SampleError

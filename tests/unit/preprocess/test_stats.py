@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
-from loaders.format.spec import ChannelStatistics
+from loaders.format.statistics import ChannelStatistics
 from preprocess.stats import channel_statistics, no_statistics
 
 

@@ -1,0 +1,118 @@
+"""What one sample holds: named arrays, and the columns that store them."""
+
+import math
+import re
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal, get_args
+
+import numpy as np
+
+from loaders.format.strict import Place
+
+Role = Literal["image", "label", "key", "tokens", "length", "mask", "metadata"]
+ColumnRole = Literal["values", "offsets"]
+DTYPES: Final = ("uint8", "uint16", "uint32")
+OFFSETS_DTYPE: Final = "uint64"
+
+MAX_COUNT: Final = 1 << 40
+"""Samples in a split, bytes in a sample: far above any dataset, far below any overflow."""
+
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FieldSpec:
+    """One named array of every sample, or one column that holds it.
+
+    Attributes:
+        name: Lower-case identifier; part of file names.
+        dtype: Stored type; little-endian where it has an order.
+        shape: Of one sample; () for a scalar, (H, W, C) for an image. Of one value, if `ragged`.
+        role: What the values mean: an image, a class index, UTF-8 bytes of the item's place (padded
+            with zeros unless ragged), token ids, a count of tokens, bits (8 to a value, the first
+            is the lowest), UTF-8 JSON; for columns of ragged fields "values" and "offsets".
+        ragged: A sample holds any number of values, not one.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    role: Role | ColumnRole
+    ragged: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse names, types and shapes outside the format."""
+        place = Place(f"field {self.name!r}")
+        place.expect(bool(_NAME.fullmatch(self.name)), self.name, f"a name like {_NAME.pattern}")
+        allowed = (OFFSETS_DTYPE,) if self.role == "offsets" else DTYPES
+        place.expect(self.dtype in allowed, self.dtype, f"a dtype of {allowed}")
+        place.expect(
+            len(self.shape) <= 8
+            and all(type(side) is int and side >= 1 for side in self.shape)
+            and math.prod(self.shape) <= MAX_COUNT,
+            self.shape,
+            "up to 8 sides of at least 1",
+        )
+        place.expect(self._suits_role(), self.shape, f"a shape and dtype for {self.role!r}")
+
+    def _suits_role(self) -> bool:
+        sides = len(self.shape) + self.ragged  # a ragged scalar is a row of values
+        suits = {
+            "image": len(self.shape) >= 3 and not self.ragged,
+            "label": self.shape == () and not self.ragged,
+            "key": sides == 1 and self.dtype == "uint8",
+            "tokens": sides == 1 and self.dtype != "uint8",
+            "length": self.shape == (),
+            "mask": sides == 1 and self.dtype == "uint8",
+            "metadata": sides == 1 and self.ragged and self.dtype == "uint8",
+            "values": not self.ragged,
+            "offsets": self.shape == () and not self.ragged,
+        }
+        return suits.get(self.role, False)
+
+    @property
+    def numpy_dtype(self) -> np.dtype[Any]:
+        """The stored dtype, with its byte order."""
+        return np.dtype(self.dtype).newbyteorder("<")
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of one sample, of one value if ragged."""
+        return math.prod(self.shape) * self.numpy_dtype.itemsize
+
+    def columns(self) -> tuple["FieldSpec", ...]:
+        """Return what is stored for it, one file a shard each.
+
+        A field of fixed shape is its own column. A ragged one has two: its values back to back,
+        and where each sample begins and ends among them: uint64 [samples + 1], from 0.
+        """
+        if not self.ragged:
+            return (self,)
+        values = replace(self, role="values", ragged=False)
+        name = f"{self.name}_offsets"
+        return values, FieldSpec(name=name, dtype=OFFSETS_DTYPE, shape=(), role="offsets")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {
+            "name": self.name,
+            "dtype": self.dtype,
+            "shape": list(self.shape),
+            "role": self.role,
+            "ragged": self.ragged,
+        }
+
+    @classmethod
+    def from_json(cls, place: Place, value: Any) -> "FieldSpec":
+        """Parse the JSON form; `place` names it in errors."""
+        entry = place.mapping(value, {"name", "dtype", "shape", "role", "ragged"})
+        ragged = entry["ragged"]
+        place.at("ragged").expect(isinstance(ragged, bool), ragged, "true or false")
+        shape = place.at("shape").integers(entry["shape"], low=1, high=MAX_COUNT)
+        role = place.at("role").text(entry["role"])
+        for known in get_args(Role):
+            if role == known:
+                name = place.at("name").text(entry["name"])
+                dtype = place.at("dtype").text(entry["dtype"])
+                return cls(name=name, dtype=dtype, shape=shape, role=known, ragged=ragged)
+        raise place.at("role").wrong(role, f"one of {get_args(Role)}")
