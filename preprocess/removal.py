@@ -73,7 +73,7 @@ def remove_dataset(out: Path) -> None:
     """Remove what prep wrote, manifest first; files of others stay."""
     removed = out / WORK / REMOVED
     if (out / MANIFEST).exists():
-        read_known_manifest(out)
+        _check_inside(out, dataset_files(out, read_known_manifest(out)))
         # Out of sight, and kept until all that it names is gone: stopped half-way, the next run
         # goes on with the removal.
         publish(out / MANIFEST, removed)
@@ -93,9 +93,21 @@ def remove_dataset(out: Path) -> None:
 
 
 def _remove_files(out: Path, paths: Sequence[Path]) -> None:
+    _check_inside(out, paths)
     for path in paths:
         path.unlink(missing_ok=True)
     _remove_empty_folders(out, paths)
+
+
+def _check_inside(out: Path, paths: Sequence[Path]) -> None:
+    """Refuse to remove what a stranger's manifest or receipt names behind a link."""
+    real = out.resolve()
+    for folder in {path.parent for path in paths}:
+        if not folder.resolve().is_relative_to(real):
+            raise OutputError(
+                f"{folder}: leads out of {out} by a link, and files in it would be removed; remove "
+                "the link yourself"
+            )
 
 
 def dataset_files(out: Path, manifest: Manifest) -> list[Path]:

@@ -29,7 +29,6 @@ _CHUNK_NBYTES: Final = 2_000_000
 
 _MAX_CHUNK: Final = 16
 
-
 _PART_NBYTES: Final = 4_000_000
 """Sample bytes that are handed on at a time: bounds what a large item holds in memory."""
 

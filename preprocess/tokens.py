@@ -30,6 +30,9 @@ _SAMPLE_NBYTES: Final = 1 << 20
 _SAMPLE_ITEMS: Final = 8
 """Text that engines are compared on before a run, and the items that it is taken from."""
 
+_LOOKED_AT: Final = 200
+"""Records of each of these items that are searched for the metadata keys."""
+
 
 def plan_tokens(
     source: Path,
@@ -63,7 +66,11 @@ def plan_tokens(
     if options.layout == "chat":
         load_template(tokenizer, options)  # a template that cannot be used is told now
     layout = choose_layout(options, tokenizer)
-    verdict = choose_engine(tokenizer, options.engine, _sample(listing, options))
+    texts, absent = _sample(listing, options)
+    verdict = choose_engine(tokenizer, options.engine, texts)
+    if absent:
+        note = f"no record that was looked at has {', '.join(map(repr, absent))} (--metadata-keys)"
+        listing = replace(listing, notes=(*listing.notes, note))
     recipe = TokenRecipe(
         chosen=options,
         tokenizer=found,
@@ -165,21 +172,29 @@ def _noted(report: Report) -> Report:
     return replace(report, notes=(*report.notes, *notes))
 
 
-def _sample(listing: Listing, options: TokenOptions) -> "pa.LargeStringArray":
-    """Return the first texts of a few items, evenly spaced; items that are bad are passed over."""
+def _sample(listing: Listing, options: TokenOptions) -> "tuple[pa.LargeStringArray, list[str]]":
+    """Return the first texts of a few items, evenly spaced, and metadata keys that none has.
+
+    Items that are bad are passed over: the run itself names them.
+    """
     import pyarrow as pa
 
     found, nbytes = [], 0
+    absent = list(options.text.metadata_keys)
     few = listing.limited(_SAMPLE_ITEMS)
     for item in (item for items in few.splits.values() for item in items):
         try:
             documents = next(read_documents(listing.root, item, options.text), None)
         except SampleError:
-            continue  # the run itself will name it
+            continue
+        if documents is not None and absent and documents.metadata is not None:
+            kept = [json.loads(one) for one in documents.metadata.slice(0, _LOOKED_AT).to_pylist()]
+            absent = [key for key in absent if all(one[key] is None for one in kept)]
         if documents is not None and nbytes < _SAMPLE_NBYTES:
             texts = documents.texts
             while len(texts) > 1 and texts.slice(0, len(texts)).nbytes > _SAMPLE_NBYTES:
                 texts = texts.slice(0, len(texts) // 2)
             found.append(texts)
             nbytes += texts.nbytes
-    return pa.concat_arrays(found) if found else pa.array([], pa.large_string())
+    texts = pa.concat_arrays(found) if found else pa.array([], pa.large_string())
+    return texts, absent if found else []

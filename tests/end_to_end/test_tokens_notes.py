@@ -93,6 +93,14 @@ def test_an_export_into_the_dataset_is_refused(made: Path, tmp_path: Path) -> No
     assert "note: no validation split, so no val.bin" in result.output
 
 
+def test_a_metadata_key_that_no_record_has_is_told(made: Path, tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"text": "words", "id": 1}\n{"text": "more", "id": null}')
+    command = ["tokens", tmp_path / "a.jsonl", tmp_path / "out", "--tokenizer", made / "bpe"]
+    result = call(*command, "--metadata-keys", "id,nid")
+    assert result.exit_code == 0, result.output
+    assert "note: no record that was looked at has 'nid' (--metadata-keys)" in result.output
+
+
 def test_errors_of_a_single_file_name_it(made: Path, tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text('{"texts": "words"}')
     result = call("tokens", tmp_path / "a.jsonl", tmp_path / "out", "--tokenizer", made / "bpe")

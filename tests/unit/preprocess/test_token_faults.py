@@ -82,6 +82,20 @@ def test_extras_may_not_name_what_is_not_theirs(name: str, tmp_path: Path) -> No
         read_manifest(tmp_path / "out")
 
 
+def test_nothing_behind_a_link_is_removed(tmp_path: Path) -> None:
+    write(tmp_path, a_txt="plain")
+    prepare(tmp_path)
+    outside = tmp_path / "elsewhere"
+    (tmp_path / "out" / "tokenizer").rename(outside)
+    (tmp_path / "out" / "tokenizer").symlink_to(outside)
+    before = sorted(path.name for path in outside.iterdir())
+    result = prepare(tmp_path, "--overwrite")
+    assert result.exit_code == 1
+    assert "by a link" in result.output
+    assert (tmp_path / "out" / "manifest.json").is_file()
+    assert sorted(path.name for path in outside.iterdir()) == before
+
+
 def test_a_missing_tokenizer_is_seen_by_the_same_command(tmp_path: Path) -> None:
     write(tmp_path, a_txt="plain")
     prepare(tmp_path)
