@@ -1,27 +1,18 @@
 """Several processes that train together, as torch.distributed starts them."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from loaders import Loader, open_tokens
+from tests.process_groups import run_group
 from tests.token_stores import write_stream
 
 WORKER = """
-import json, sys
-from datetime import timedelta
-import torch, torch.distributed as dist
 from loaders import Loader, open_tokens
 
-torch.set_num_threads(1)
-rank, world, rendezvous, data, out, state = sys.argv[1:]
-dist.init_process_group(
-    "gloo", init_method=f"file://{rendezvous}", rank=int(rank), world_size=int(world),
-    timeout=timedelta(seconds=60),
-)
+data, out, state = arguments
 loader = Loader(open_tokens(data).blocks(4), 3, seed=5, last="pad")
 if state:
     loader.load_state_dict(json.loads(state))
@@ -35,9 +26,8 @@ for batch in loader:
     if not state and steps == 2:
         break
 result = {"rank": loader.rank, "seen": seen, "state": loader.state_dict()}
-open(out, "w").write(json.dumps(result))
-del model, loss  # what uses the group goes before it
-dist.destroy_process_group()
+with open(out, "w") as file:
+    json.dump(result, file)
 """
 
 
@@ -45,21 +35,7 @@ def run_ranks(folder: Path, data: Path, world: int, state: str) -> list[dict]:
     """Run the worker in `world` processes and return what each has seen."""
     folder.mkdir()
     outs = [folder / f"{rank}.json" for rank in range(world)]
-    children = [
-        subprocess.Popen(
-            [
-                *(sys.executable, "-c", WORKER, str(rank), str(world)),
-                *(str(folder / "meet"), str(data), str(out), state),
-            ],
-            cwd=Path(__file__).parents[2],
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank, out in enumerate(outs)
-    ]
-    for child in children:
-        _, errors = child.communicate(timeout=120)
-        assert child.returncode == 0, errors
+    run_group(folder, WORKER, world, [[str(data), str(out), state] for out in outs])
     return [json.loads(out.read_text()) for out in outs]
 
 

@@ -1,16 +1,16 @@
 """NormalizedModel: targets, the loss inside, graph compilers and parallel wrappers."""
 
-import copy
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 
 from loaders.errors import NormalizeError
 from loaders.normalize import Normalize, NormalizedModel
+from tests.process_groups import run_group
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
@@ -86,22 +86,24 @@ def test_data_parallel_gathers_one_loss_per_device() -> None:
     assert all(parameter.grad is not None for parameter in trained.parameters())
 
 
-def test_distributed_data_parallel_trains_it_and_sees_a_scalar() -> None:
-    trained = model(nn.functional.cross_entropy)
-    images, target = stored_images(torch.uint8), torch.tensor([1, 4], dtype=torch.uint8)
-    alone = copy.deepcopy(trained)
-    alone(images, target).backward()
-    store = dist.HashStore()  # type: ignore[attr-defined]
-    dist.init_process_group("gloo", store=store, rank=0, world_size=1)
-    try:
-        parallel = nn.parallel.DistributedDataParallel(trained)
-        loss = parallel(images, target)
-        loss.backward()
-        shape = loss.shape
-        # The group's threads must not outlive it, and these two hold it.
-        del parallel, loss
-    finally:
-        dist.destroy_process_group()
-    assert shape == ()
-    for ours, reference in zip(trained.parameters(), alone.parameters(), strict=True):
-        torch.testing.assert_close(ours.grad, reference.grad)
+@pytest.mark.slow
+def test_distributed_data_parallel_trains_it_and_sees_a_scalar(tmp_path: Path) -> None:
+    run_group(tmp_path, DISTRIBUTED, 2, [[], []])
+
+
+DISTRIBUTED = """
+import copy
+from tests.unit.loaders.test_normalized_model import model, stored_images
+
+torch.manual_seed(3)
+trained = model(torch.nn.functional.cross_entropy)
+images, target = stored_images(torch.uint8), torch.tensor([1, 4], dtype=torch.uint8)
+alone = copy.deepcopy(trained)
+alone(images, target).backward()
+parallel = torch.nn.parallel.DistributedDataParallel(trained)
+loss = parallel(images[int(rank) :][:1], target[int(rank) :][:1])
+assert loss.shape == ()
+loss.backward()  # averages over the ranks, as the loss of both samples does
+for ours, reference in zip(trained.parameters(), alone.parameters(), strict=True):
+    torch.testing.assert_close(ours.grad, reference.grad)
+"""
