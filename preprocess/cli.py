@@ -15,7 +15,7 @@ import click
 from loaders.errors import ShardsError
 from preprocess.cli_export import export
 from preprocess.cli_images import images
-from preprocess.cli_prepare import FOLDER, INTERRUPTED
+from preprocess.cli_prepare import FOLDER, INTERRUPTED, OWN_PROCESS
 from preprocess.cli_tokens import tokens
 
 EXIT_ERROR = 1
@@ -75,6 +75,11 @@ def _fail(ctx: click.Context, message: str) -> NoReturn:
 @click.version_option(version("prepshards"), prog_name="prep")
 def prep() -> None:
     """Prepare training data once, as shards that a GPU never waits for."""
+
+
+def main() -> None:
+    """Run `prep` as a process of its own: what it does to the process outlives no command."""
+    prep(obj=OWN_PROCESS)
 
 
 prep.add_command(export)

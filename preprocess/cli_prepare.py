@@ -19,6 +19,9 @@ EXIT_SKIPPED: Final = 3
 INTERRUPTED: Final = "preprocess.interrupted"
 """Key in a context's `meta`: what an interrupt leaves behind, for its message."""
 
+OWN_PROCESS: Final = "preprocess.own_process"
+"""A context's `obj` where the command is all that its process does."""
+
 FOLDER: Final = Folder(path_type=Path, readable=False)  # our own message says why it is not
 
 Command = TypeVar("Command", bound=Callable[..., Any])

@@ -1,13 +1,21 @@
 """`prep tokens`: options -> one call -> report."""
 
+import logging
 import re
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from preprocess.cli_prepare import FOLDER, carry_out, make_run_options, preparing_options
+from preprocess.cli_prepare import (
+    FOLDER,
+    OWN_PROCESS,
+    carry_out,
+    make_run_options,
+    preparing_options,
+)
 from preprocess.values import ByteCount
 
 if TYPE_CHECKING:
@@ -168,6 +176,8 @@ def tokens(ctx: click.Context, /, **options: Any) -> None:
     command again goes on where an interrupted one ended.
     """
     chosen, run_options = _token_options(options), make_run_options(options)
+    if ctx.obj == OWN_PROCESS:
+        _leave_out_torch()
     from preprocess.tokens import plan_tokens, run_tokens
 
     target, out = options["target"], options["out"]
@@ -182,6 +192,15 @@ def tokens(ctx: click.Context, /, **options: Any) -> None:
 
     plan = plan_tokens(options["source"], out, chosen, run_options, options["limit"])
     carry_out(ctx, plan, run_options, options, run_and_export)
+
+
+def _leave_out_torch() -> None:
+    """Have transformers find no torch in this process: it would import it, and use it for models.
+
+    That import is 1.2 s and 100 MB of a command that has no model.
+    """
+    sys.modules.setdefault("torch", None)  # type: ignore[arg-type] # how Python marks what is absent
+    logging.getLogger("transformers").addFilter(lambda record: "PyTorch" not in str(record.msg))
 
 
 def _exported(report: "Report", out: Path, target: "Target") -> "Report":

@@ -3,6 +3,7 @@
 None of them adds special tokens; all read the text of a special token as that token.
 """
 
+from collections import deque
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
@@ -22,7 +23,8 @@ def _gigatoken(cleaned: str) -> Encoder:
     import awkward as ak  # type: ignore[import-untyped]
     import gigatoken
 
-    encode_batch = gigatoken.Tokenizer.from_json(cleaned).backend.encode_batch
+    # One tokenizer of this package encodes for one thread at a time; the others would wait.
+    idle = deque([gigatoken.Tokenizer.from_json(cleaned).backend])
     contents, index = ak.contents, ak.index
 
     def encode(texts: "pa.LargeStringArray") -> "Encoded":
@@ -36,7 +38,12 @@ def _gigatoken(cleaned: str) -> Encoder:
             contents.NumpyArray(letters, parameters={"__array__": "char"}),
             parameters={"__array__": "string"},
         )
-        layout = encode_batch(ak.Array(strings), parallel=False).layout
+        try:
+            backend = idle.pop()
+        except IndexError:
+            backend = gigatoken.Tokenizer.from_json(cleaned).backend
+        layout = backend.encode_batch(ak.Array(strings), parallel=False).layout
+        idle.append(backend)  # not after an error: it may be in any state
         bounds = np.asarray(layout.offsets.data)
         ids = np.asarray(layout.content.data)[bounds[0] : bounds[-1]]
         return ids, np.diff(bounds)

@@ -6,6 +6,7 @@ only after `engine_check` has compared them with it. All take Arrow strings and 
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import lru_cache
 from importlib.metadata import version
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -201,8 +202,11 @@ ENGINES: Final[Mapping[str, Callable[[TextTokenizer], Engine]]] = {
 }
 
 
+@lru_cache(maxsize=2)
 def open_engine(name: str, tokenizer: TextTokenizer) -> Engine:
     """Open one engine on a tokenizer, in the tokenizer's way with special tokens.
+
+    The last ones are kept: a run takes those that its plan has compared.
 
     Args:
         name: A key of `ENGINES`.

@@ -37,13 +37,15 @@ class TextTokenizer:
         prefix_ids: What is put before one text where special tokens are added.
         suffix_ids: What is put after it.
         special_texts: The texts that are read as special tokens.
+        unknown: Text and id of what the model gives for what it does not know, where it has such.
     """
 
     def __init__(self, source: TokenizerSource, *, specials: Specials = "text") -> None:
         self.source = source
         self.specials: Specials = specials
         self.pretrained: Any = _load(source)
-        self.cleaned: str = _cleaned(self.pretrained.backend_tokenizer)
+        content = _cleaned(self.pretrained.backend_tokenizer)
+        self.cleaned: str = json.dumps(content, ensure_ascii=False)
         # A copy: every call of the transformers tokenizer sets padding, truncation and the way with
         # special tokens on its own.
         self.backend: Any = _from_json(self.cleaned)
@@ -65,6 +67,7 @@ class TextTokenizer:
         self._late: bool = self.backend.normalizer is not None and any(
             token.special and token.normalized for token in added.values()
         )
+        self.unknown: tuple[str, int] | None = self._unknown_of(content["model"])
         if specials != "parse":
             unknown = self.unknown[1] if self.unknown else None
             speak_plainly(self.backend, self.cleaned, self.special_ids, unknown)
@@ -103,16 +106,6 @@ class TextTokenizer:
             return contains_any(texts, self.special_texts)
         return late_hits(texts, self._parsing, self.special_ids, self.unknown)
 
-    @cached_property
-    def unknown(self) -> tuple[str, int] | None:
-        """Text and id of what the model gives for what it does not know, where it has such."""
-        model = json.loads(self.cleaned)["model"]
-        if model.get("unk_token") is not None:
-            text: str = model["unk_token"]
-            return text, self.id_of(text)
-        number: int | None = model.get("unk_id")
-        return None if number is None else (model["vocab"][number][0], number)
-
     @property
     def late(self) -> bool:
         """Whether some special tokens are looked for only after the text was normalized."""
@@ -141,6 +134,13 @@ class TextTokenizer:
                 reached = text + 1
         return tuple(parts[0]), tuple(parts[1]), tuple(parts[2])
 
+    def _unknown_of(self, model: dict[str, Any]) -> tuple[str, int] | None:
+        if model.get("unk_token") is not None:
+            text: str = model["unk_token"]
+            return text, self.id_of(text)
+        number: int | None = model.get("unk_id")
+        return None if number is None else (model["vocab"][number][0], number)
+
     def _around(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         plain: list[int] = self.backend.encode("a", add_special_tokens=False).ids
         whole: list[int] = self.backend.encode("a", add_special_tokens=True).ids
@@ -152,10 +152,10 @@ class TextTokenizer:
         )
 
 
-def _cleaned(backend: Any) -> str:
-    """Give a tokenizer as JSON, without the padding and truncation that a file may carry."""
-    content = json.loads(backend.to_str())
-    return json.dumps(content | {"padding": None, "truncation": None}, ensure_ascii=False)
+def _cleaned(backend: Any) -> dict[str, Any]:
+    """Give a tokenizer as JSON values, without padding and truncation that a file may carry."""
+    content: dict[str, Any] = json.loads(backend.to_str())
+    return content | {"padding": None, "truncation": None}
 
 
 def _from_json(content: str) -> Any:

@@ -6,6 +6,11 @@ import subprocess
 import sys
 
 import pytest
+import torch
+
+from loaders import open_tokens
+from preprocess.cli import prep
+from tests.tokenizers_made import make_bpe
 
 HEAVY = ("torch", "cv2", "PIL", "joblib", "zarr", "rich", "simplejpeg")
 LOOK = "import json, sys; print(json.dumps(sorted(m for m in sys.modules if '.' not in m)))"
@@ -50,6 +55,31 @@ def test_looking_at_a_dataset_loads_no_decoder_and_no_torch(tmp_path) -> None:
         f"try: prep(['info', {str(tmp_path)!r}])\nexcept SystemExit as end: assert end.code == 1"
     )
     assert not loaded_by(code) & {"torch", "cv2", "PIL", "simplejpeg", "zarr", "rich"}
+
+
+@pytest.mark.slow
+def test_a_process_that_prepares_tokens_loads_no_torch_and_says_nothing_of_it(tmp_path) -> None:
+    (tmp_path / "a.txt").write_text("some words")
+    words = ["tokens", tmp_path / "a.txt", tmp_path / "out", "--tokenizer", make_bpe(tmp_path)]
+    code = (
+        "import sys\nfrom preprocess.cli import main\n"
+        f"sys.argv[1:] = {[*map(str, words)]!r}\n"
+        "try: main()\nexcept SystemExit as end: assert not end.code, end.code\n"
+        "assert sys.modules.pop('torch') is None"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", f"{code}\n{LOOK}"], capture_output=True, text=True, check=True
+    )
+    assert "torch" not in done.stdout.splitlines()[-1]
+    assert done.stderr == ""
+    assert len(open_tokens(tmp_path / "out").documents()) == 1
+
+
+def test_a_command_that_shares_its_process_keeps_torch_within_reach(tmp_path) -> None:
+    (tmp_path / "a.txt").write_text("some words")
+    words = ["tokens", tmp_path / "a.txt", tmp_path / "out", "--tokenizer", make_bpe(tmp_path)]
+    prep([*map(str, words)], standalone_mode=False)
+    assert sys.modules["torch"] is torch
 
 
 @pytest.mark.parametrize("name", ["loaders", "preprocess"])
