@@ -44,11 +44,11 @@ def anonymous_nbytes(process: int) -> int:
     return int(found[1]) * 1024 if found else 0
 
 
-def peak_nbytes(command: list[str]) -> int:
-    """Run a command and sample its process tree until it ends; fail if it fails."""
+def peak_nbytes(command: list[str], cwd: Path | None = None) -> int:
+    """Run a command, in `cwd` if given, and sample its process tree; fail if it fails."""
     peak = 0
     with tempfile.TemporaryFile() as output:
-        process = subprocess.Popen(command, stdout=output, stderr=output)
+        process = subprocess.Popen(command, stdout=output, stderr=output, cwd=cwd)
         while True:
             try:
                 code = process.wait(SAMPLE_SECONDS)

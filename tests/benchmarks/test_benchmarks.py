@@ -6,7 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.benchmarks import gather_rate, inputs, kernel_rate, memory, open_time, peers, short_job
+from tests.benchmarks import (
+    blocks_rate,
+    gather_rate,
+    inputs,
+    kernel_rate,
+    memory,
+    open_time,
+    peers,
+    short_job,
+    tokens_peers,
+)
 from tests.benchmarks.rounds import alternate, paired_ratios, report, show
 
 
@@ -107,6 +117,66 @@ def test_peak_memory_of_a_failing_command_is_refused() -> None:
         memory.peak_nbytes([sys.executable, "-c", "raise SystemExit(3)"])
 
 
+def test_a_command_whose_memory_is_sampled_runs_in_the_folder_given(tmp_path: Path) -> None:
+    memory.peak_nbytes([sys.executable, "-c", "open('made', 'w').close()"], cwd=tmp_path)
+    assert (tmp_path / "made").exists()
+
+
+def test_a_tool_of_megatron_is_run_from_its_repository_with_the_end_of_documents(
+    tmp_path: Path,
+) -> None:
+    import json
+
+    tool = tmp_path / "clone" / "tools" / "preprocess_data_fast.py"
+    tool.parent.mkdir(parents=True)
+    tool.write_text(
+        "import json, sys\n"
+        "from typing import override\n"
+        "prefix = sys.argv[sys.argv.index('--output-prefix') + 1]\n"
+        "json.dump([sys.path[0], *sys.argv], open(prefix + '.json', 'w'))\n"
+    )
+    name = "Megatron preprocess_data_fast"
+    setting = tokens_peers.Setting(
+        text=tmp_path / "text.jsonl",
+        tokenizer=tmp_path / "tokenizer",
+        pythons={name: Path(sys.executable)},
+        repositories={name: tmp_path / "clone"},
+    )
+    out = tmp_path / "out"
+    tokens_peers.run_job(setting, name, out)
+    path, run, *options = json.loads((out / "ids.json").read_text())
+    assert (path, run) == (str(tmp_path / "clone"), str(tool))
+    assert options[options.index("--input") + 1] == str(setting.text)
+    assert options[options.index("--tokenizer-model") + 1] == str(setting.tokenizer)
+    assert {"--append-eod", "--use-gigatoken"} <= set(options)
+
+
+def test_memory_and_tokens_of_contenders_are_shown_beside_ours() -> None:
+    ours, peer = tokens_peers.summary(
+        {tokens_peers.OURS: 1_000, "peer": 2_000},
+        {tokens_peers.OURS: 4_000_000, "peer": 10_000_000},
+    )
+    assert "1,000 tokens  peak 4 MB anonymous memory, 1.00 times that of prep tokens" in ours
+    assert "2,000 tokens  peak 10 MB anonymous memory, 2.50 times that of prep tokens" in peer
+
+
+def test_the_best_setting_of_litdata_is_compared_with_ours() -> None:
+    runs = {
+        blocks_rate.OURS: [1.0, 1.0, 2.0],
+        "LitData, slow": [9.0, 9.0, 9.0],
+        "LitData, quick": [6.0, 7.0, 10.0],
+    }
+    (line,) = blocks_rate.best_of_litdata(runs)
+    assert "6.0 times (5.0 to 7.0) the rate of LitData's best: LitData, quick" in line
+    assert blocks_rate.best_of_litdata({blocks_rate.OURS: [1.0]}) == []
+
+
+def test_a_python_that_cannot_run_litdata_is_refused(tmp_path: Path) -> None:
+    _, single = blocks_rate.prepare(tmp_path, 1_000, 1)
+    with pytest.raises(RuntimeError, match="exit code 1"):
+        blocks_rate.litdata_contenders(Path("/bin/false"), single, 1, batch_size=4, block_size=64)
+
+
 def test_peak_memory_of_a_tiny_job_is_measured(tmp_path: Path) -> None:
     source = inputs.usable_photos(None, tmp_path, 2, (64, 48))
     peak = memory.peak_nbytes(inputs.prep_images(source, tmp_path / "out", (16,)))
@@ -126,7 +196,9 @@ def test_open_time_measures_a_dataset_of_many_shards(tmp_path: Path) -> None:
     show([f"tiny: open {opened} ms, with first sample {first} ms"])
 
 
-@pytest.mark.parametrize("name", ["kernel_rate", "short_job", "memory", "gather_rate", "open_time"])
+@pytest.mark.parametrize(
+    "name", ["kernel_rate", "short_job", "memory", "gather_rate", "open_time", "tokens_peers"]
+)
 def test_a_benchmark_runs_from_the_command_line(name: str) -> None:
     command = [sys.executable, "-m", f"tests.benchmarks.{name}", "--help"]
     shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout

@@ -2,10 +2,15 @@
 
 Each contender is a process of its own, start and imports included, in the Python given for it (one
 that has its packages); one without a Python is left out. All end each document with the
-tokenizer's end token, and the tokens that each wrote are shown: other counts are other work.
+tokenizer's end token, and the tokens that each wrote are shown: other counts are other work. (An
+empty document counts: Megatron-LM's preprocess_data gives it no end token, all others do.)
+
+Peak memory is what a contender's processes hold of their own, as `memory` samples it, in a run of
+its own: sampling would slow the timed ones.
 
 Run: python -m tests.benchmarks.tokens_peers TEXT.jsonl TOKENIZER_FOLDER \\
-         [--datasets-python PYTHON] [--datatrove-python PYTHON] [--megatron-python PYTHON]
+         [--datasets-python PYTHON] [--datatrove-python PYTHON] [--megatron-python PYTHON] \\
+         [--megatron312-python PYTHON --megatron-lm FOLDER]
 """
 
 import argparse
@@ -13,127 +18,16 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from tests.benchmarks import tokens_scripts as scripts
 from tests.benchmarks.inputs import empty
+from tests.benchmarks.memory import peak_nbytes
 from tests.benchmarks.rounds import Runs, alternate, report, show
 
 OURS = "prep tokens"
-
-# Arguments of each script: text, folder for its output (not there yet), tokenizer folder, workers.
-PREP = f"""
-import sys
-sys.path.insert(0, {str(Path(__file__).parents[2])!r})
-from preprocess.cli import prep
-text, out, tokenizer, workers = sys.argv[1:]
-sys.exit(prep(["tokens", text, out, "--tokenizer", tokenizer, "--workers", workers]))
-"""
-
-# As the documentation of `datasets` shows: a batched map with the fast tokenizer, saved as Arrow.
-DATASETS = """
-import sys
-from datasets import load_dataset
-from transformers import PreTrainedTokenizerFast
-text, out, folder, workers = sys.argv[1:]
-if __name__ == "__main__":
-    tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
-    end = tokenizer.eos_token_id
-    def encode(batch):
-        ids = tokenizer(batch["text"], add_special_tokens=False, return_attention_mask=False)
-        return {"input_ids": [one + [end] for one in ids["input_ids"]]}
-    data = load_dataset("json", data_files=text, split="train", cache_dir=out + "/cache")
-    data = data.map(encode, batched=True, num_proc=int(workers), remove_columns=data.column_names)
-    data.save_to_disk(out + "/ids")
-"""
-
-# The steps of nanoGPT's preparation: one document a call with tiktoken, a map over processes, and a
-# memory map that is filled from numpy batches. tiktoken would download GPT-2's ranks; here they are
-# those of the tokenizer given, which must be GPT-2's.
-NANOGPT = """
-import json, sys
-import numpy as np, tiktoken
-from datasets import load_dataset
-text, out, folder, workers = sys.argv[1:]
-def ranks_of(vocabulary):
-    plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    rest = [byte for byte in range(256) if byte not in plain]
-    byte_of = {chr(byte): byte for byte in plain}
-    byte_of |= {chr(256 + index): byte for index, byte in enumerate(rest)}
-    return {bytes(byte_of[c] for c in token): rank for token, rank in vocabulary.items()}
-if __name__ == "__main__":
-    vocabulary = json.load(open(folder + "/tokenizer.json"))["model"]["vocab"]
-    end = vocabulary.pop("<|endoftext|>")
-    pattern = (r"'(?:[sdmt]|ll|ve|re)| ?\\p{L}++| ?\\p{N}++| ?[^\\s\\p{L}\\p{N}]++"
-               r"|\\s++$|\\s+(?!\\S)|\\s")
-    encoding = tiktoken.Encoding("gpt2", pat_str=pattern, mergeable_ranks=ranks_of(vocabulary),
-                                 special_tokens={"<|endoftext|>": end})
-    def encode(document):
-        ids = encoding.encode_ordinary(document["text"]) + [end]
-        return {"ids": ids, "len": len(ids)}
-    data = load_dataset("json", data_files=text, split="train", cache_dir=out + "/cache")
-    data = data.map(encode, num_proc=int(workers), remove_columns=data.column_names)
-    total = int(np.sum(data["len"], dtype=np.uint64))
-    stored = np.memmap(out + "/train.bin", np.uint16, "w+", shape=(total,))
-    batches, at = min(1024, len(data)), 0
-    for index in range(batches):
-        shard = data.shard(num_shards=batches, index=index, contiguous=True).with_format("numpy")
-        ids = np.concatenate(shard["ids"])
-        stored[at : at + len(ids)] = ids
-        at += len(ids)
-    stored.flush()
-"""
-
-DATATROVE = """
-import json, sys
-from pathlib import Path
-from datatrove.executor import LocalPipelineExecutor
-from datatrove.pipeline.readers import JsonlReader
-from datatrove.pipeline.tokens import DocumentTokenizer
-text, out, folder, workers = sys.argv[1:]
-if __name__ == "__main__":
-    end = json.load(open(folder + "/tokenizer_config.json"))["eos_token"]
-    end = end["content"] if isinstance(end, dict) else end
-    # datatrove shares out files, so there must be as many as there are workers.
-    lines = Path(text).read_bytes().splitlines(keepends=True)
-    parts = Path(out + "/parts")
-    parts.mkdir(parents=True)
-    for index in range(int(workers)):
-        share = lines[index * len(lines) // int(workers) : (index + 1) * len(lines) // int(workers)]
-        (parts / f"{index}.jsonl").write_bytes(b"".join(share))
-    LocalPipelineExecutor(
-        pipeline=[JsonlReader(str(parts)),
-                  DocumentTokenizer(out + "/ids", folder + "/tokenizer.json", eos_token=end,
-                                    shuffle_documents=False)],
-        tasks=int(workers), workers=int(workers), logging_dir=out + "/logs",
-    ).run()
-"""
-
-# The steps of Megatron-LM's tools/preprocess_data.py with megatron-core's own builder: one document
-# a call in a pool of processes. Without the imports of its training package, which take seconds.
-MEGATRON = """
-import json, multiprocessing, sys
-from pathlib import Path
-text, out, folder, workers = sys.argv[1:]
-def start():
-    global tokenizer
-    from transformers import PreTrainedTokenizerFast
-    tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
-def encode(line):
-    ids = tokenizer.encode(json.loads(line)["text"], add_special_tokens=False)
-    return ids + [tokenizer.eos_token_id]
-if __name__ == "__main__":
-    import numpy as np
-    from megatron.core.datasets.indexed_dataset import DType, IndexedDatasetBuilder
-    start()
-    Path(out).mkdir(parents=True)
-    builder = IndexedDatasetBuilder(out + "/ids.bin", dtype=DType.optimal_dtype(len(tokenizer)))
-    with multiprocessing.Pool(int(workers), initializer=start) as pool, open(text, "rb") as lines:
-        for ids in pool.imap(encode, lines, 32):
-            builder.add_document(ids, [len(ids)])
-    builder.finalize(out + "/ids.idx")
-"""
 
 
 def _tokens_ours(out: Path) -> int:
@@ -161,38 +55,51 @@ def _tokens_raw(out: Path) -> int:
 def _tokens_megatron(out: Path) -> int:
     from loaders.token_files import open_megatron
 
-    return len(open_megatron(out / "ids").values)
+    (index,) = out.glob("*.idx")
+    return len(open_megatron(index.with_suffix("")).values)
 
 
 SCRIPTS: dict[str, tuple[str, Callable[[Path], int]]] = {
-    OURS: (PREP, _tokens_ours),
-    "datasets.map": (DATASETS, _tokens_arrow),
-    "nanoGPT's way": (NANOGPT, _tokens_raw),
-    "datatrove": (DATATROVE, _tokens_raw),
-    "Megatron's way": (MEGATRON, _tokens_megatron),
+    OURS: (scripts.PREP, _tokens_ours),
+    "datasets.map": (scripts.DATASETS, _tokens_arrow),
+    "nanoGPT's way": (scripts.NANOGPT, _tokens_raw),
+    "datatrove": (scripts.DATATROVE, _tokens_raw),
+    "Megatron's way": (scripts.MEGATRON, _tokens_megatron),
+    "Megatron preprocess_data": (scripts.MEGATRON_SLOW, _tokens_megatron),
+    "Megatron preprocess_data_fast": (scripts.MEGATRON_FAST, _tokens_megatron),
 }
 """The script of each contender, and what counts its ids: of uint16, where its file does not say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """What is measured: the contenders are those that have a Python."""
+    """What is measured: the contenders are those that have a Python.
+
+    `repositories` holds the folders of those whose script is run from one.
+    """
 
     text: Path
     tokenizer: Path
     pythons: dict[str, Path]
+    repositories: dict[str, Path] = field(default_factory=dict)
     workers: int = 2
     rounds: int = 3
 
 
-def run_job(setting: Setting, name: str, out: Path) -> None:
-    """Run one contender's process to its end."""
-    script, _ = SCRIPTS[name]
+def command_of(setting: Setting, name: str, out: Path) -> list[str]:
+    """Write one contender's script beside its output; give the command that runs it."""
     # A file, not "-c": the pools of some start their workers from it.
     path = out.parent / "job.py"
-    path.write_text(script)
+    path.write_text(SCRIPTS[name][0])
     inputs = [str(setting.text), str(out), str(setting.tokenizer), str(setting.workers)]
-    command = [str(setting.pythons[name]), "-W", "ignore", str(path), *inputs]
+    if name in setting.repositories:
+        inputs.append(str(setting.repositories[name]))
+    return [str(setting.pythons[name]), "-W", "ignore", str(path), *inputs]
+
+
+def run_job(setting: Setting, name: str, out: Path) -> None:
+    """Run one contender's process to its end."""
+    command = command_of(setting, name, out)
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=out.parent)
     if done.returncode != 0:
         raise RuntimeError(f"{name}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
@@ -212,6 +119,26 @@ def measure(setting: Setting, scratch: Path) -> tuple[Runs, dict[str, int]]:
     return alternate(jobs, setting.rounds, between=partial(empty, out)), tokens
 
 
+def peaks(setting: Setting, scratch: Path) -> dict[str, int]:
+    """Run every contender once more; give the peak of the anonymous memory of its processes."""
+    out = scratch / "out"
+    found = {}
+    for name in setting.pythons:
+        found[name] = peak_nbytes(command_of(setting, name, out), cwd=scratch)
+        empty(out)
+    return found
+
+
+def summary(tokens: dict[str, int], found: dict[str, int]) -> list[str]:
+    """Write what each contender made and held, as lines of text."""
+    width = max(map(len, tokens))
+    return [
+        f"  {name:{width}}  {count:,} tokens  peak {found[name] / 1e6:.0f} MB anonymous memory, "
+        f"{found[name] / found[OURS]:.2f} times that of {OURS}"
+        for name, count in tokens.items()
+    ]
+
+
 def main() -> None:
     """Measure from the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -220,29 +147,41 @@ def main() -> None:
     parser.add_argument("--datasets-python", type=Path, help="has datasets, transformers, tiktoken")
     parser.add_argument("--datatrove-python", type=Path, help="has datatrove with io, tokenizers")
     parser.add_argument("--megatron-python", type=Path, help="has megatron-core, transformers")
+    parser.add_argument("--megatron312-python", type=Path, help="has what --megatron-lm imports")
+    parser.add_argument("--megatron-lm", type=Path, help="clone of the repository Megatron-LM")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)
     chosen = parser.parse_args()
+    if (chosen.megatron312_python is None) != (chosen.megatron_lm is None):
+        parser.error("--megatron312-python and --megatron-lm go together")
     pythons = {
         OURS: Path(sys.executable),
         "datasets.map": chosen.datasets_python,
         "nanoGPT's way": chosen.datasets_python,
         "datatrove": chosen.datatrove_python,
         "Megatron's way": chosen.megatron_python,
+        "Megatron preprocess_data": chosen.megatron312_python,
+        "Megatron preprocess_data_fast": chosen.megatron312_python,
     }
+    repositories = {}
+    if chosen.megatron_lm is not None:
+        tools = [name for name in pythons if name.startswith("Megatron preprocess_data")]
+        repositories = dict.fromkeys(tools, chosen.megatron_lm.absolute())
     setting = Setting(
         text=chosen.text.absolute(),
         tokenizer=chosen.tokenizer.absolute(),
         pythons={name: path.absolute() for name, path in pythons.items() if path is not None},
+        repositories=repositories,
         workers=chosen.workers,
         rounds=chosen.rounds,
     )
     with tempfile.TemporaryDirectory() as folder:
+        found = peaks(setting, Path(folder))
         runs, tokens = measure(setting, Path(folder))
     nbytes = setting.text.stat().st_size
     title = f"{nbytes / 1e6:.1f} MB of JSON lines, {setting.workers} workers, whole processes"
     show(report(title, runs, count=nbytes // 1000, unit="kB", reference=OURS))
-    show([f"  {name}: {count:,} tokens" for name, count in tokens.items()])
+    show(summary(tokens, found))
 
 
 if __name__ == "__main__":
