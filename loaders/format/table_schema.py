@@ -1,0 +1,376 @@
+"""What the columns of a table became: `table/schema.json`, the same for training and serving.
+
+A column is stored as numbers of one dtype in a record (see `records`). The schema says how a value
+is written as such a number and back, and what was found over the training rows.
+"""
+
+import math
+import re
+from dataclasses import dataclass
+from typing import Any, Final, Literal, get_args
+
+import numpy as np
+
+from loaders.errors import FormatError
+from loaders.format.files import to_json
+from loaders.format.records import (
+    MAX_PARTS,
+    MAX_RECORD_NBYTES,
+    RecordPart,
+    check_name,
+    check_record,
+    pack_record,
+    record_dtype,
+)
+from loaders.format.strict import Place
+
+TABLE_SCHEMA: Final = "table/schema.json"
+"""Its place in the dataset; an extra of the manifest."""
+
+ColumnKind = Literal[
+    "categorical", "integer", "float", "boolean", "date", "datetime", "decimal", "vector"
+]
+ColumnRole = Literal["feature", "target"]
+ColumnDtype = Literal["uint8", "uint16", "int32", "int64", "float32", "float64"]
+
+QUANTILES: Final = (0.0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1.0)
+
+_FLOATS: Final = ("float32", "float64")
+_CODES: Final = ("uint8", "uint16", "int32", "int64")
+_DTYPES: Final[dict[ColumnKind, tuple[str, ...]]] = {
+    "categorical": _CODES,
+    "integer": _CODES,
+    "decimal": _CODES,
+    "date": _CODES,
+    "datetime": _CODES,
+    "boolean": ("uint8",),
+    "float": _FLOATS,
+    "vector": (*_CODES, *_FLOATS),
+}
+_MAX_COUNT: Final = 1 << 40
+_MAX_OFFSET: Final = 1 << 64
+_MAX_EXPONENT: Final = 400
+_MAX_VALUE: Final = 1 << 1024
+"""Beyond every float64; an integer below it becomes one."""
+
+_VOCABULARY = re.compile(r"table/vocabulary/[0-9]{4,8}\.json")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnStatistics:
+    """What the training rows hold in a numeric column, in values, not in codes.
+
+    Attributes:
+        count: Training rows, missing ones among them.
+        missing: Rows without a value.
+        mean: Over the finite values; None where there are none, like all that follow.
+        std: Population standard deviation; 0 for a constant.
+        minimum: Smallest value.
+        maximum: Largest value.
+        quantiles: At `QUANTILES`; empty where there are no values.
+    """
+
+    count: int
+    missing: int
+    mean: float | None
+    std: float | None
+    minimum: float | None
+    maximum: float | None
+    quantiles: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        """Refuse what no rows could give."""
+        place = Place("statistics")
+        place.expect(0 <= self.missing <= self.count, self.missing, f"0..{self.count} missing")
+        values = [self.mean, self.std, self.minimum, self.maximum]
+        known = [value for value in values if value is not None]
+        place.expect(len(known) in {0, len(values)}, values, "all of them or none")
+        place.expect(
+            len(self.quantiles) == (len(QUANTILES) if known else 0),
+            self.quantiles,
+            f"values at the quantiles {QUANTILES}",
+        )
+        for value in (*known, *self.quantiles):
+            place.expect(_is_finite(value), value, "a finite number")
+        if self.std is not None and self.minimum is not None and self.maximum is not None:
+            place.expect(self.std >= 0, self.std, "a standard deviation from 0 on")
+            place.expect(self.minimum <= self.maximum, values, "a minimum up to the maximum")
+        falls = any(a > b for a, b in zip(self.quantiles, self.quantiles[1:], strict=False))
+        place.expect(not falls, self.quantiles, "quantiles that do not fall")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {
+            "count": self.count,
+            "missing": self.missing,
+            "mean": self.mean,
+            "std": self.std,
+            "minimum": self.minimum,
+            "maximum": self.maximum,
+            "quantiles": list(self.quantiles),
+        }
+
+    @classmethod
+    def from_json(cls, place: Place, value: Any) -> "ColumnStatistics":
+        """Parse the JSON form."""
+        names = {"mean", "std", "minimum", "maximum"}
+        entry = place.mapping(value, names | {"count", "missing", "quantiles"})
+        found = {n: None if entry[n] is None else _number(place.at(n), entry[n]) for n in names}
+        at = place.at("quantiles")
+        return cls(
+            count=place.at("count").integer(entry["count"], low=0, high=_MAX_COUNT),
+            missing=place.at("missing").integer(entry["missing"], low=0, high=_MAX_COUNT),
+            mean=found["mean"],
+            std=found["std"],
+            minimum=found["minimum"],
+            maximum=found["maximum"],
+            quantiles=tuple(_number(at, item) for item in at.sequence(entry["quantiles"])),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loss:
+    """A step in which a column lost something, listed so that nothing is lost silently.
+
+    Attributes:
+        what: The step, in words.
+        values: How many values it changed.
+        worst: The largest difference that it made; 0 where that says nothing.
+    """
+
+    what: str
+    values: int
+    worst: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {"what": self.what, "values": self.values, "worst": self.worst}
+
+    @classmethod
+    def from_json(cls, place: Place, value: Any) -> "Loss":
+        """Parse the JSON form."""
+        entry = place.mapping(value, {"what", "values", "worst"})
+        return cls(
+            what=place.at("what").text(entry["what"]),
+            values=place.at("values").integer(entry["values"], low=0, high=_MAX_COUNT),
+            worst=_number(place.at("worst"), entry["worst"]),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnSpec:
+    """One column of the table, and how its values are numbers.
+
+    Integers, decimals, dates (days) and datetimes (microseconds, UTC), both since 1970, are
+    `(code - 1 + offset) * 10**exponent`, 0 is a missing value. Booleans are 1 for false and 2 for
+    true, 0 is missing. A missing float is NaN.
+
+    Attributes:
+        name: The user's own.
+        kind: What its values are.
+        role: What they are for.
+        dtype: Stored type.
+        length: Values of a vector; 1 for all others.
+        offset: See above.
+        exponent: See above.
+        vocabulary: File below the dataset, JSON {"values": [...], "counts": [...]}, of a
+            categorical column: 0 is missing, 1 unknown, 2 on are the values by falling count in
+            the training rows. Of a categorical target: 0 on are the classes in ascending order.
+        values: Entries of the vocabulary; None without one.
+        buckets: Of a hashed column: 0 is missing, others 1 + CRC-32C of the UTF-8 % buckets.
+        statistics: Of a numeric column.
+        losses: What was lost on the way.
+    """
+
+    name: str
+    kind: ColumnKind
+    role: ColumnRole
+    dtype: ColumnDtype
+    length: int = 1
+    offset: int = 0
+    exponent: int = 0
+    vocabulary: str | None = None
+    values: int | None = None
+    buckets: int | None = None
+    statistics: ColumnStatistics | None = None
+    losses: tuple[Loss, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse attributes that do not go together."""
+        check_name(Place("column"), self.name)
+        place = Place(f"column {self.name!r}")
+        place.expect(self.kind in _DTYPES, self.kind, f"one of {get_args(ColumnKind)}")
+        place.expect(self.role in get_args(ColumnRole), self.role, "feature or target")
+        allowed = _DTYPES[self.kind]
+        place.expect(self.dtype in allowed, self.dtype, f"a dtype of {allowed} for {self.kind}")
+        most = MAX_RECORD_NBYTES if self.kind == "vector" else 1
+        place.at("length").integer(self.length, low=1, high=most)
+        place.at("offset").integer(self.offset, low=-_MAX_OFFSET, high=_MAX_OFFSET)
+        place.at("exponent").integer(self.exponent, low=-_MAX_EXPONENT, high=_MAX_EXPONENT)
+        codes = self.kind == "categorical" or (self.kind == "vector" and self.dtype in _CODES)
+        ways = (self.vocabulary is not None) + (self.buckets is not None)
+        place.expect(
+            ways <= codes and ways >= (self.kind == "categorical"),
+            (self.vocabulary, self.buckets),
+            f"a vocabulary or buckets exactly where they belong to {self.kind} of {self.dtype}",
+        )
+        place.expect(
+            (self.values is None) == (self.vocabulary is None),
+            self.values,
+            "the number of values exactly where there is a vocabulary",
+        )
+        if self.vocabulary is not None:
+            place.at("vocabulary").text(self.vocabulary, _VOCABULARY)
+        if codes and self.cardinality is not None:
+            top = np.iinfo(self.dtype).max
+            place.expect(
+                self.cardinality - 1 <= top, self.cardinality, f"codes that fit {self.dtype}"
+            )
+
+    @property
+    def cardinality(self) -> int | None:
+        """Codes that may occur: rows of an embedding; None where values are no codes."""
+        if self.kind == "boolean":
+            return 3
+        if self.buckets is not None:
+            return self.buckets + 1
+        if self.values is not None:
+            return self.values + (0 if self.role == "target" else 2)
+        return None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {
+            "name": self.name,
+            "kind": self.kind,
+            "role": self.role,
+            "dtype": self.dtype,
+            "length": self.length,
+            "offset": self.offset,
+            "exponent": self.exponent,
+            "vocabulary": self.vocabulary,
+            "values": self.values,
+            "buckets": self.buckets,
+            "statistics": None if self.statistics is None else self.statistics.to_json(),
+            "losses": [loss.to_json() for loss in self.losses],
+        }
+
+    @classmethod
+    def from_json(cls, place: Place, value: Any) -> "ColumnSpec":
+        """Parse the JSON form; `place` names it in errors."""
+        numbers = {"length", "offset", "exponent"}
+        texts = {"name", "kind", "role", "dtype"}
+        own = {"vocabulary", "values", "buckets", "statistics", "losses"}
+        entry = place.mapping(value, numbers | texts | own)
+        kind, role, dtype = (place.at(n).text(entry[n]) for n in ("kind", "role", "dtype"))
+        vocabulary, statistics = entry["vocabulary"], entry["statistics"]
+        at = place.at("losses")
+        return cls(
+            name=place.at("name").text(entry["name"]),
+            kind=_one_of(place.at("kind"), kind, get_args(ColumnKind)),
+            role=_one_of(place.at("role"), role, get_args(ColumnRole)),
+            dtype=_one_of(place.at("dtype"), dtype, get_args(ColumnDtype)),
+            length=entry["length"],
+            offset=entry["offset"],
+            exponent=entry["exponent"],
+            vocabulary=None if vocabulary is None else place.at("vocabulary").text(vocabulary),
+            values=_count(place.at("values"), entry["values"], low=0),
+            buckets=_count(place.at("buckets"), entry["buckets"], low=1),
+            statistics=None
+            if statistics is None
+            else ColumnStatistics.from_json(place.at("statistics"), statistics),
+            losses=tuple(Loss.from_json(at, item) for item in at.sequence(entry["losses"])),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TableSchema:
+    """All columns of a table, in the order of the source; ignored ones are not among them."""
+
+    columns: tuple[ColumnSpec, ...]
+
+    def __post_init__(self) -> None:
+        """Refuse columns that are no record together."""
+        check_record(Place("table schema"), self.record)
+
+    @property
+    def record(self) -> tuple[RecordPart, ...]:
+        """The parts of a sample as they are stored, for `FieldSpec`; the padding is the last."""
+        return pack_record((spec.name, spec.dtype, spec.length) for spec in self.columns)
+
+    @property
+    def record_dtype(self) -> np.dtype[Any]:
+        """The structured dtype of a sample."""
+        return record_dtype(self.record)
+
+    def column(self, name: str) -> ColumnSpec:
+        """Return a column by its name.
+
+        Raises:
+            FormatError: There is none of that name.
+        """
+        for spec in self.columns:
+            if spec.name == name:
+                return spec
+        raise FormatError(f"table schema: no column {name!r}")
+
+    def cardinality(self, name: str) -> int:
+        """Return how many codes a column may hold: the rows that its embedding needs.
+
+        Raises:
+            FormatError: There is no such column, or its values are no codes.
+        """
+        found = self.column(name).cardinality
+        if found is None:
+            raise FormatError(f"column {name!r}: its values are no codes")
+        return found
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {"columns": [spec.to_json() for spec in self.columns]}
+
+    def to_bytes(self) -> bytes:
+        """Return the file's bytes: the same for the same schema."""
+        return to_json(self.to_json())
+
+    @classmethod
+    def from_json(cls, value: Any, where: str) -> "TableSchema":
+        """Parse the JSON form.
+
+        Args:
+            value: What `read_json` returned.
+            where: Names the file in errors.
+
+        Raises:
+            FormatError: It is not a schema.
+        """
+        place = Place(where).at("columns")
+        columns = place.sequence(Place(where).mapping(value, {"columns"})["columns"])
+        place.expect(0 < len(columns) <= MAX_PARTS, len(columns), f"1 to {MAX_PARTS} columns")
+        return cls(
+            tuple(
+                ColumnSpec.from_json(place.at(str(index)), entry)
+                for index, entry in enumerate(columns)
+            )
+        )
+
+
+def _is_finite(value: object) -> bool:
+    if type(value) is int:
+        return abs(value) < _MAX_VALUE
+    return type(value) is float and math.isfinite(value)
+
+
+def _number(place: Place, value: Any) -> float:
+    place.expect(_is_finite(value), value, "a finite number")
+    found: float = value
+    return found
+
+
+def _count(place: Place, value: Any, *, low: int) -> int | None:
+    return None if value is None else place.integer(value, low=low, high=1 << 32)
+
+
+def _one_of(place: Place, value: str, known: tuple[Any, ...]) -> Any:
+    place.expect(value in known, value, f"one of {known}")
+    return value
