@@ -17,7 +17,6 @@ from typing import Any, Final
 
 from preprocess.chat_marks import ChatError, Marks, Span, mark_messages, read_marked
 from preprocess.chat_turns import find_turns
-from preprocess.errors import SampleError
 
 _GENERATION: Final = re.compile(r"\{%[-+]?\s*generation\s*[-+]?%\}")
 _TODAY: Final = re.compile(r"""strftime_now\(\s*(["'])(.*?)\1\s*\)""")
@@ -31,13 +30,11 @@ class RenderedChat:
     """A chat as one text.
 
     Attributes:
-        key: Names the sample in errors.
         text: What the template writes, control tokens included.
         learned: [begin, end) characters of the parts to be learned, in order, apart.
         quoted: [begin, end) characters of control tokens that came with a message: mere text.
     """
 
-    key: str
     text: str
     learned: tuple[Span, ...]
     quoted: tuple[Span, ...] = ()
@@ -172,8 +169,8 @@ def _written_day(day: dt.date, call: re.Match[str]) -> str:
 
 
 def render_chats(
-    template: ChatTemplate, messages_json: Sequence[str], keys: Sequence[str]
-) -> Iterator[RenderedChat | SampleError]:
+    template: ChatTemplate, messages_json: Sequence[str]
+) -> Iterator[RenderedChat | ChatError]:
     """Render chats, one result for each, in order.
 
     Args:
@@ -181,22 +178,21 @@ def render_chats(
         messages_json: JSON of each chat: a list of messages `{"role": ..., "content": ...}` with
             whatever else the template reads, or an object with `messages` and, if any, `tools`.
             A null is as good as a missing key.
-        keys: Names of the samples.
 
     Yields:
         The chat, or why it cannot be used: broken JSON, messages that the template refuses, turns
         that cannot be found, nothing to be learned.
     """
-    for text, key in zip(messages_json, keys, strict=True):
+    for text in messages_json:
         try:
-            yield _render_chat(template, text, key)
+            yield _render_chat(template, text)
         except ChatError as error:
-            yield SampleError(key, str(error))
+            yield ChatError(str(error))  # a new one: the other holds what its frames have read
         except RecursionError:
-            yield SampleError(key, "the messages are nested too deeply")
+            yield ChatError("the messages are nested too deeply")
 
 
-def _render_chat(template: ChatTemplate, text: str, key: str) -> RenderedChat:
+def _render_chat(template: ChatTemplate, text: str) -> RenderedChat:
     messages, tools = _read_messages(text)
     if not any(message["role"] == "assistant" for message in messages):
         roles = ", ".join(sorted({message["role"] for message in messages}))
@@ -225,7 +221,7 @@ def _render_chat(template: ChatTemplate, text: str, key: str) -> RenderedChat:
         raise ChatError("nothing to learn: the template writes no text of the assistant")
     if learned == [(0, len(plain))]:
         raise ChatError("everything would be learned: the template writes the assistant alone")
-    return RenderedChat(key=key, text=plain, learned=tuple(learned), quoted=quoted)
+    return RenderedChat(text=plain, learned=tuple(learned), quoted=quoted)
 
 
 def _read_messages(text: str) -> tuple[list[dict[str, Any]], list[Any] | None]:

@@ -16,9 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from preprocess.chat import RenderedChat, any_of
-from preprocess.chat_marks import Span
+from preprocess.chat_marks import ChatError, Span
 from preprocess.chat_quotes import SectionEncoder
-from preprocess.errors import SampleError
 from preprocess.token_runs import copy_runs, starts_of
 
 Encode = Callable[[list[str]], tuple[NDArray[np.uint32], NDArray[np.int64]]]
@@ -26,7 +25,7 @@ Encode = Callable[[list[str]], tuple[NDArray[np.uint32], NDArray[np.int64]]]
 texts of special tokens in the texts become their ids."""
 
 
-_Result = tuple[NDArray[np.uint32], NDArray[np.bool_]] | SampleError
+_Result = tuple[NDArray[np.uint32], NDArray[np.bool_]] | ChatError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,14 +37,14 @@ class EncodedChats:
         counts: [N] int64 ids of each.
         mask: [T] bool, true where the model learns.
         documents: [N] int64 which of the given chats each is, rising.
-        errors: Those that are missing.
+        refused: Those that are missing -> why, rising.
     """
 
     ids: NDArray[np.uint32]
     counts: NDArray[np.int64]
     mask: NDArray[np.bool_]
     documents: NDArray[np.int64]
-    errors: tuple[SampleError, ...]
+    refused: dict[int, str]
 
 
 class ChatEncoder:
@@ -72,7 +71,7 @@ class ChatEncoder:
         self._pattern = any_of(set(added))
         self._unknown = self._sections.unknown_id
 
-    def encode(self, chats: Sequence[RenderedChat | SampleError]) -> EncodedChats:
+    def encode(self, chats: Sequence[RenderedChat | ChatError]) -> EncodedChats:
         """Encode chats; errors among them are handed on.
 
         Args:
@@ -84,7 +83,7 @@ class ChatEncoder:
         results: dict[int, _Result] = {}
         plain: dict[int, RenderedChat] = {}
         for number, chat in enumerate(chats):
-            if isinstance(chat, SampleError):
+            if isinstance(chat, ChatError):
                 results[number] = chat
             elif chat.quoted:
                 results[number] = self._with_offsets(chat)
@@ -92,15 +91,14 @@ class ChatEncoder:
                 plain[number] = chat
         results |= self._with_engine(plain)
         kept = []
-        errors = []
-        for number, chat in enumerate(chats):
+        refused: dict[int, str] = {}
+        for number in range(len(chats)):
             result = results[number]
-            if not isinstance(result, SampleError) and result[1].all() == result[1].any():
+            if isinstance(result, ChatError):
+                refused[number] = str(result)
+            elif result[1].all() == result[1].any():
                 which = "every" if len(result[1]) and result[1].all() else "no"
-                key = chat.key
-                result = SampleError(key, f"{which} token of the chat would be learned")
-            if isinstance(result, SampleError):
-                errors.append(result)
+                refused[number] = f"{which} token of the chat would be learned"
             else:
                 kept.append((number, *result))
         return EncodedChats(
@@ -108,7 +106,7 @@ class ChatEncoder:
             counts=np.array([len(ids) for _, ids, _ in kept], np.int64),
             mask=np.concatenate([np.zeros(0, np.bool_), *(mask for _, _, mask in kept)]),
             documents=np.array([number for number, _, _ in kept], np.int64),
-            errors=tuple(errors),
+            refused=refused,
         )
 
     def _with_engine(self, chats: dict[int, RenderedChat]) -> dict[int, _Result]:
@@ -177,7 +175,7 @@ class ChatEncoder:
         try:
             ids, offsets = self._sections.encode(chat.text, chat.quoted)
         except ValueError as error:
-            return SampleError(chat.key, str(error))
+            return ChatError(str(error))
         return ids, _overlaps(offsets, chat.learned)
 
 

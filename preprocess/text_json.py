@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from preprocess.documents import Documents
+from preprocess.documents import Documents, LineNumbers
 from preprocess.errors import SampleError
 from preprocess.sources import Item
 from preprocess.text_arrays import (
@@ -112,9 +112,9 @@ def _read_fast(block: Block, lines: Lines, options: TextOptions) -> Documents | 
     if options.metadata_keys and metadata is None:
         return None
     return Documents(
-        bytewise=True,
         texts=_large(texts),
         places=lines.starts + block.offset,
+        lines=LineNumbers(block.first_line, lines.numbers),
         pairs=None if pairs is None else _large(pairs),
         metadata=metadata,
     )
@@ -221,8 +221,8 @@ def _read_exactly(block: Block, lines: Lines, key: str, options: TextOptions) ->
     """Return the good records of a block, and why each other one is refused."""
     records: list[Record] = []
     places: list[int] = []
+    after: list[int] = []
     errors: list[SampleError] = []
-    first: int | None = None
     for start, stop, number in zip(
         lines.starts.tolist(), lines.stops.tolist(), lines.numbers.tolist(), strict=True
     ):
@@ -233,14 +233,14 @@ def _read_exactly(block: Block, lines: Lines, key: str, options: TextOptions) ->
         try:
             records.append(read_record(_decoded(line, place, options), options))
         except BadRecord as error:
-            first = block.first_line() if first is None else first
-            errors.append(SampleError(f"{key}:{first + number}", str(error)))
+            errors.append(SampleError(f"{key}:{block.first_line() + number}", str(error)))
         else:
             places.append(place)
+            after.append(number)
     return Documents(
-        bytewise=True,
         texts=make_texts([record.text for record in records]),
         places=np.array(places, np.int64),
+        lines=LineNumbers(block.first_line, np.array(after, np.int64)),
         pairs=make_texts([record.pair for record in records]) if options.pair_key else None,
         metadata=(
             make_texts([record.metadata for record in records]) if options.metadata_keys else None

@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
 import numpy as np
 
-from preprocess.documents import Documents
+from preprocess.documents import Documents, LineNumbers
 from preprocess.errors import SampleError
 from preprocess.item_files import open_item
 from preprocess.sources import Item
@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 RANGE_NBYTES: Final = 1 << 23
 """Large files are cut into items at multiples of this, so that every worker has something to do."""
 
-_SEGMENT_NBYTES: Final = RANGE_NBYTES * 8
+_SEGMENT_NBYTES: Final = RANGE_NBYTES
+"""Newlines are counted, and their number kept, for so many bytes at a time: a range begins with
+one, so that what lies before a block of it has been counted but for less than a range."""
+
 _NEWLINE: Final = 10
 _RETURN: Final = 13
 
@@ -35,7 +38,8 @@ class Block:
     Attributes:
         data: Their bytes; only the last line of a file may lack its line feed.
         offset: Where they begin in the file.
-        first_line: Gives the number of the first of them, from 1.
+        first_line: Gives the number of the first of them, from 1; counted once, when it is asked
+            for.
         too_long: Bytes of a line that is left out for its length; then there are no data.
     """
 
@@ -146,7 +150,8 @@ def _range_blocks(root: Path, item: Item, file: IO[bytes], options: TextOptions)
     file.seek(offset)
     chunks = _range_chunks(file, offset, item.stop)
     for data, too_long in _whole_lines(chunks, options.max_document_nbytes):
-        yield Block(data, offset, partial(line_number, root, item, offset), too_long)
+        first_line = cache(partial(line_number, root, item, offset))
+        yield Block(data, offset, first_line, too_long)
         offset += len(data) + too_long
 
 
@@ -186,7 +191,7 @@ def line_number(root: Path, item: Item, offset: int) -> int:
     """Return the number of the line that begins at an offset: one pass over what lies before.
 
     Many ranges of a file may each hold a record to be named: what was counted is kept, so that
-    all of them together read the file once more and not once each.
+    all of them together read the file twice more at most, and not once each.
     """
     whole, rest = divmod(offset, _SEGMENT_NBYTES)
     known = (str(root), item.key, item.nbytes, item.mtime_ns)
@@ -194,7 +199,7 @@ def line_number(root: Path, item: Item, offset: int) -> int:
     return 1 + count + _count(root, item, offset - rest, rest)
 
 
-@lru_cache(maxsize=1 << 16)
+@lru_cache(maxsize=1 << 18)  # 2 TB of text
 def _newlines_of(root: str, key: str, nbytes: int, mtime_ns: int, start: int) -> int:
     return _count(Path(root), Item(key, nbytes, mtime_ns), start, _SEGMENT_NBYTES)
 
@@ -223,9 +228,9 @@ def read_lines(root: Path, item: Item, options: TextOptions) -> Iterator[Documen
         if valid_utf8(block.data):
             if len(lines.starts):
                 yield Documents(
-                    bytewise=True,
                     texts=_texts_of_lines(block.data, lines),
                     places=lines.starts + block.offset,
+                    lines=LineNumbers(block.first_line, lines.numbers),
                 )
         else:
             yield _one_by_one(block, lines, item.key, options)
@@ -239,7 +244,6 @@ def no_documents(options: TextOptions, *errors: SampleError) -> Documents:
         places=np.empty(0, np.int64),
         pairs=none if options.pair_key is not None else None,
         metadata=none if options.metadata_keys else None,
-        bytewise=True,
         errors=errors,
     )
 
@@ -256,9 +260,9 @@ def _texts_of_lines(data: bytes, lines: Lines) -> "pa.LargeStringArray":
 
 
 def _one_by_one(block: Block, lines: Lines, key: str, options: TextOptions) -> Documents:
-    first = block.first_line()
     texts: list[str] = []
     places: list[int] = []
+    after: list[int] = []
     errors: list[SampleError] = []
     for start, stop, number in zip(
         lines.starts.tolist(), lines.stops.tolist(), lines.numbers.tolist(), strict=True
@@ -266,14 +270,15 @@ def _one_by_one(block: Block, lines: Lines, key: str, options: TextOptions) -> D
         line = block.data[start:stop]
         if not options.replaces and (fault := invalid_utf8(line)):
             offset, reason = block.offset + start + fault[0], fault[1]
-            name = f"{key}:{first + number}"
+            name = f"{key}:{block.first_line() + number}"
             errors.append(SampleError(name, f"not valid UTF-8: {reason} at byte {offset:,}"))
             continue
         texts.append(line.decode(errors="replace"))
         places.append(block.offset + start)
+        after.append(number)
     return Documents(
-        bytewise=True,
         texts=make_texts(texts),
         places=np.array(places, np.int64),
+        lines=LineNumbers(block.first_line, np.array(after, np.int64)),
         errors=tuple(errors),
     )

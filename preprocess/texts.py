@@ -29,8 +29,8 @@ def read_documents(root: Path, item: Item, options: TextOptions) -> Iterator[Doc
 
     `Documents.places` are, of JSON lines and of lines of text, the byte at which the record begins
     in the file (decompressed; as UTF-8 if it is in another encoding); of Parquet, Arrow and CSV
-    the row, from 1; and 0 where the file is one document. The keys of `Documents.errors` are
-    "path:line" and "path:row" alike, counted from 1.
+    the row, from 1; and 0 where the file is one document. The keys of `Documents.errors`, and what
+    `Documents.name` gives, are "path:line" and "path:row" alike, counted from 1.
 
     Raises:
         SampleError: The file as a whole is refused, even after some documents: those do not

@@ -1,6 +1,6 @@
 """Documents of some items, put together so that they are encoded in one call."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -28,12 +28,36 @@ class Piece:
     is_empty: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Names:
+    """What a user finds documents by, each found only when it is asked for.
+
+    Attributes:
+        pieces: Hold the documents.
+        ends: [pieces] int64: how many documents there are up to the end of each piece.
+        numbers: [N] int64: the number of each document that is left among all of the pieces.
+    """
+
+    pieces: Sequence[Piece]
+    ends: NDArray[np.int64]
+    numbers: NDArray[np.int64]
+
+    def __getitem__(self, index: int) -> str:
+        """Return the name of a document: see `Documents.name`."""
+        number = int(self.numbers[index])
+        which = int(np.searchsorted(self.ends, number, side="right"))
+        documents = self.pieces[which].documents
+        within = number - int(self.ends[which]) + len(documents.texts)
+        return documents.name(self.pieces[which].key, within)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
     """Documents that are encoded together.
 
     Attributes:
-        keys: [N] what names each.
+        keys: [N] what names each in the dataset.
+        names: [N] what names each where it is refused.
         places: [N] int64 a number of each that those of other items do not share.
         texts: [N] texts.
         pairs: [N] second texts, or None.
@@ -42,26 +66,34 @@ class Batch:
     """
 
     keys: list[bytes]
+    names: Names
     places: NDArray[np.int64]
     texts: "pa.LargeStringArray"
     pairs: "pa.LargeStringArray | None"
     metadata: "pa.LargeStringArray | None"
     special_text: int = 0
 
-    def filtered(self, kept: NDArray[np.bool_], special_text: int) -> "Batch":
+    def without(self, refused: Collection[int]) -> "Batch":
+        """Return the documents but those of these numbers."""
+        kept = np.ones(len(self.keys), np.bool_)
+        kept[list(refused)] = False
+        return self.filtered(kept)
+
+    def filtered(self, kept: NDArray[np.bool_]) -> "Batch":
         """Return the documents that are kept."""
         if kept.all():
-            return replace(self, special_text=special_text)
+            return self
         import pyarrow as pa
 
         chosen = pa.array(kept)
         return Batch(
             keys=[key for key, keep in zip(self.keys, kept.tolist(), strict=True) if keep],
+            names=replace(self.names, numbers=self.names.numbers[kept]),
             places=self.places[kept],
             texts=self.texts.filter(chosen),
             pairs=None if self.pairs is None else self.pairs.filter(chosen),
             metadata=None if self.metadata is None else self.metadata.filter(chosen),
-            special_text=special_text,
+            special_text=self.special_text,
         )
 
 
@@ -69,8 +101,10 @@ def gather_pieces(pieces: Sequence[Piece]) -> Batch:
     """Put the documents of some pieces together, in order."""
     import pyarrow as pa
 
+    ends = np.cumsum([len(piece.documents.texts) for piece in pieces], dtype=np.int64)
     return Batch(
         keys=[key for piece in pieces for key in _keys(piece)],
+        names=Names(tuple(pieces), ends, np.arange(ends[-1])),
         places=np.concatenate([_places(piece) for piece in pieces]),
         texts=pa.concat_arrays([piece.documents.texts for piece in pieces]),
         pairs=_joined([piece.documents.pairs for piece in pieces]),
@@ -79,13 +113,13 @@ def gather_pieces(pieces: Sequence[Piece]) -> Batch:
 
 
 def _keys(piece: Piece) -> list[bytes]:
-    """Return what names each document: the path, with `@byte` or `:row` if the file holds several.
+    """Return the key of each document: the path, with `@byte` or `:row` if the file holds several.
 
     The byte is that of the record's beginning, in the decompressed text.
     """
     name = piece.key.encode(errors="surrogateescape")
     places = piece.documents.places.tolist()
-    if piece.documents.bytewise:
+    if piece.documents.lines is not None:
         return [b"%s@%d" % (name, place) for place in places]
     return [b"%s:%d" % (name, place) if place else name for place in places]
 

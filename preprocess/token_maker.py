@@ -1,7 +1,7 @@
 """Items of text -> rows of samples: read, choose the split's documents, encode, audit, lay out."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -99,32 +99,30 @@ class TokenMaker:
 
     def _rows(self, pieces: Sequence[Piece], *, more: bool) -> Rows:
         """Encode some documents and lay them out."""
-        import pyarrow as pa
-
         told = [error for piece in pieces for error in piece.documents.errors]
         batch = self._chosen(gather_pieces(pieces), told)
-        keys, metadata, texts = batch.keys, batch.metadata, batch.texts
         missing: list[SampleError] = []
         if self.chat is None:
-            encoded, audit = self._encoded(texts, batch.pairs, batch.places)
+            encoded, audit = self._encoded(batch.texts, batch.pairs, batch.places)
         else:
-            encoded, audit, documents, errors = self._encoded_chats(self.chat, texts, keys)
-            missing += errors
-            keys = [keys[index] for index in documents.tolist()]
-            texts = texts.take(pa.array(documents))
-            metadata = None if metadata is None else metadata.take(pa.array(documents))
+            encoded, audit, refused = self._encoded_chats(self.chat, batch.texts)
+            missing += _named_errors(batch, refused)
+            batch = batch.without(refused)
         laid_out = self.layout.lay_out(encoded)
-        missing += [SampleError(_text(keys[i]), why) for i, why in laid_out.refused.items()]
+        missing += _named_errors(batch, laid_out.refused)
         unknown = self.tokenizer.unknown
         tallies = tally(
-            encoded, laid_out, int(sizes_of(texts).sum()), None if unknown is None else unknown[1]
+            encoded,
+            laid_out,
+            int(sizes_of(batch.texts).sum()),
+            None if unknown is None else unknown[1],
         )
         tallies["audited"] = (audit,)
         tallies["special_text"] = (batch.special_text,)
         tallies["empty_items"] = (sum(piece.is_empty for piece in pieces) if self.tells else 0,)
-        arrays = _named(laid_out, keys, metadata)
+        arrays = _named(laid_out, batch)
         if self.first is not None:
-            arrays.update(self.first.arrays(texts, batch.pairs, encoded))
+            arrays.update(self.first.arrays(batch.texts, batch.pairs, encoded))
         return Rows(
             count=laid_out.count,
             arrays=arrays,
@@ -144,10 +142,11 @@ class TokenMaker:
             hits = self.tokenizer.special_hits(batch.texts)
         if self.tokenizer.specials == "error":
             refused.update(dict.fromkeys(np.flatnonzero(hits).tolist(), _SPECIAL))
-        told += [SampleError(_text(batch.keys[i]), why) for i, why in sorted(refused.items())]
+        if self.tells:  # names are not free
+            told += _named_errors(batch, refused)
         kept = np.ones(len(sizes), np.bool_) if self.bounds is None else self._in_split(batch.keys)
         kept[list(refused)] = False
-        return batch.filtered(kept, int(hits[kept].sum()))
+        return replace(batch.filtered(kept), special_text=int(hits[kept].sum()))
 
     def _in_split(self, keys: Sequence[bytes]) -> NDArray[np.bool_]:
         """Return which documents are of this split, by a stable hash of their keys."""
@@ -191,9 +190,9 @@ class TokenMaker:
         return ids, counts, len(positions)
 
     def _encoded_chats(
-        self, chat: ChatTemplate, texts: "pa.LargeStringArray", keys: Sequence[bytes]
-    ) -> tuple[Encoded, int, NDArray[np.int64], tuple[SampleError, ...]]:
-        """Return ids and masks, documents that the reference has encoded, those left, and why."""
+        self, chat: ChatTemplate, texts: "pa.LargeStringArray"
+    ) -> tuple[Encoded, int, dict[int, str]]:
+        """Return ids and masks, documents that the reference has encoded, and those refused."""
         import pyarrow as pa
 
         audit = 0
@@ -205,12 +204,11 @@ class TokenMaker:
             audit += more
             return ids, counts
 
-        names = [_text(key) for key in keys]
-        chats = list(render_chats(chat, texts.to_pylist(), names))
+        chats = list(render_chats(chat, texts.to_pylist()))
         found = ChatEncoder(self.tokenizer.pretrained, encode).encode(chats)
         bits, nbytes = pack_bits(found.mask, found.counts)
         encoded = Encoded(ids=found.ids, counts=found.counts, bits=bits, bit_counts=nbytes)
-        return encoded, audit, found.documents, found.errors
+        return encoded, audit, found.refused
 
 
 def tally(
@@ -240,8 +238,8 @@ def tally(
 _SPECIAL: Final = "holds text that looks like a special token; --specials text or parse takes it"
 
 
-def _text(key: bytes) -> str:
-    return key.decode(errors="surrogateescape")
+def _named_errors(batch: Batch, refused: Mapping[int, str]) -> list[SampleError]:
+    return [SampleError(batch.names[index], why) for index, why in sorted(refused.items())]
 
 
 def _as_bytes(strings: "pa.LargeStringArray") -> list[bytes]:
@@ -250,13 +248,11 @@ def _as_bytes(strings: "pa.LargeStringArray") -> list[bytes]:
     return strings.cast(pa.large_binary()).to_pylist()  # type: ignore[no-any-return]
 
 
-def _named(
-    laid_out: LaidOut, keys: Sequence[bytes], metadata: "pa.LargeStringArray | None"
-) -> dict[str, Any]:
+def _named(laid_out: LaidOut, batch: Batch) -> dict[str, Any]:
     """Return the samples' arrays, with what names and describes their documents."""
-    arrays: dict[str, Any] = {**laid_out.arrays, "key": join_lines(keys, laid_out)}
-    if metadata is not None:
-        arrays["metadata"] = join_lines(_as_bytes(metadata), laid_out)
+    arrays: dict[str, Any] = {**laid_out.arrays, "key": join_lines(batch.keys, laid_out)}
+    if batch.metadata is not None:
+        arrays["metadata"] = join_lines(_as_bytes(batch.metadata), laid_out)
     return arrays
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from preprocess.chat import ChatTemplate, RenderedChat, read_chat_template, render_chats
 from preprocess.chat_encoding import ChatEncoder, EncodedChats, pack_bits
-from preprocess.errors import SampleError
+from preprocess.chat_marks import ChatError
 
 CHATML = (
     "{%- if messages[0].role != 'system' %}"
@@ -142,9 +142,9 @@ class Engine:
         return flat, np.array([len(each) for each in ids], np.int64)
 
 
-def rendered(template: ChatTemplate, *chats: Any) -> list[RenderedChat | SampleError]:
+def rendered(template: ChatTemplate, *chats: Any) -> list[RenderedChat | ChatError]:
     texts = [chat if isinstance(chat, str) else json.dumps(chat) for chat in chats]
-    return list(render_chats(template, texts, [f"key{n}" for n in range(len(chats))]))
+    return list(render_chats(template, texts))
 
 
 def render_one(tokenizer: Any, chat: Any, **options: Any) -> RenderedChat:
@@ -155,9 +155,8 @@ def render_one(tokenizer: Any, chat: Any, **options: Any) -> RenderedChat:
 
 def refusal(tokenizer: Any, chat: Any) -> str:
     (result,) = rendered(read_chat_template(tokenizer), chat)
-    assert isinstance(result, SampleError), result
-    assert result.key == "key0"
-    return result.reason
+    assert isinstance(result, ChatError), result
+    return str(result)
 
 
 def learned_texts(chat: RenderedChat) -> list[str]:
@@ -254,7 +253,7 @@ def test_ids_are_those_of_transformers(kind: str, template: str) -> None:
     made = encode_all(tokenizer, TURNS, TURNS[:2])
     expected = [tokenizer.apply_chat_template(chat)["input_ids"] for chat in (TURNS, TURNS[:2])]
     assert [ids for ids, _ in parts_of(made)] == expected
-    assert not made.errors
+    assert not made.refused
     assert made.documents.tolist() == [0, 1]
 
 
@@ -434,18 +433,16 @@ def test_a_mask_of_one_kind_is_an_error_with_the_reason() -> None:
     tokenizer = tokenizer_of("words", "{{ ' ' }}" + only)
     made = encode_all(tokenizer, TURNS)
     assert not len(made.counts)
-    assert [str(error) for error in made.errors] == [
-        "key0: every token of the chat would be learned"
-    ]
+    assert made.refused == {0: "every token of the chat would be learned"}
     blank = "x{% generation %}{{ ' ' }}{% endgeneration %}"
-    (error,) = encode_all(tokenizer_of("words", blank), TURNS).errors
-    assert error.reason == "no token of the chat would be learned"
+    made = encode_all(tokenizer_of("words", blank), TURNS)
+    assert made.refused == {0: "no token of the chat would be learned"}
 
 
 def test_errors_keep_their_order_and_the_others_their_numbers() -> None:
     made = encode_all(tokenizer_of("bytes", CHATML), "x", TURNS, [], TURNS)
     assert made.documents.tolist() == [1, 3]
-    assert [error.key for error in made.errors] == ["key0", "key2"]
+    assert list(made.refused) == [0, 2]
 
 
 def test_the_text_is_that_of_transformers_with_lists_of_parts_and_private_characters() -> None:
