@@ -1,0 +1,216 @@
+"""A parsed table in files that can be mapped: one a block, and one that says that all are there."""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from loaders.errors import FormatError, MissingShardError
+from loaders.format.files import (
+    checksum,
+    crc32c_digits,
+    publish,
+    read_json,
+    to_json,
+    write_all,
+    write_atomically,
+)
+from preprocess.errors import SampleError
+from preprocess.table_block import Block, Evidence
+
+SPILL: Final = "spill.json"
+"""Written when all blocks are there; what it says is checked before they are used again."""
+
+_KEY: Final = b"prep.key"
+_ROW: Final = "__row"
+"""Metadata that names a block's file, and its last column."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpilledBlock:
+    """A parsed block in its file.
+
+    Attributes:
+        index: Its number in the order of the input; those of refused files are left out.
+        path: The file.
+        key: The input file that its rows come from.
+        split: The split that this file lies in.
+        count: Rows.
+        nbytes: Size of the file.
+        crc32c: Of the whole file.
+    """
+
+    index: int
+    path: Path
+    key: str
+    split: str
+    count: int
+    nbytes: int
+    crc32c: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spilled:
+    """A parsed table.
+
+    Attributes:
+        blocks: In the order of the input.
+        columns: Names, in the order in which they came.
+        evidence: Of every column, over all rows.
+        errors: Records and files that are left out, in the order of the input.
+        notes: What the user should know.
+    """
+
+    blocks: tuple[SpilledBlock, ...]
+    columns: tuple[str, ...]
+    evidence: Mapping[str, Evidence]
+    errors: tuple[SampleError, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def count(self) -> int:
+        """Rows of all blocks."""
+        return sum(block.count for block in self.blocks)
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a block comes from.
+
+    Attributes:
+        index: Its number in the order of the input.
+        key: The input file.
+        split: The split that this file lies in.
+    """
+
+    index: int
+    key: str
+    split: str
+
+
+def write_block(block: Block, folder: Path, origin: Origin) -> SpilledBlock:
+    """Write a block to its file; nothing where it has no rows.
+
+    Raises:
+        OSError: The file could not be written.
+    """
+    path = folder / f"{origin.index:08d}.arrow"
+    data = _to_ipc(block) if len(block.rows) else memoryview(b"")
+    if data.nbytes:
+        temporary = path.with_name(f"tmp-{path.name}")
+        with temporary.open("wb", buffering=0) as file:
+            write_all(file.fileno(), data)
+        # Not made durable: a checksum tells whether the file is whole when it is used again.
+        publish(temporary, path)
+    return SpilledBlock(
+        index=origin.index,
+        path=path,
+        key=origin.key,
+        split=origin.split,
+        count=len(block.rows),
+        nbytes=data.nbytes,
+        crc32c=crc32c_digits(data),  # type: ignore[arg-type] # any buffer will do
+    )
+
+
+def _to_ipc(block: Block) -> memoryview:
+    import pyarrow as pa
+
+    table = block.table
+    if any(column.num_chunks > 1 for column in table.columns):
+        # A file of Arrow's has one dictionary to a column.
+        table = table.unify_dictionaries().combine_chunks()
+    table = table.append_column(_ROW, pa.array(block.rows))
+    key = block.key.encode(errors="surrogateescape")
+    table = table.replace_schema_metadata({_KEY: key})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+    return memoryview(sink.getvalue())
+
+
+def open_block(path: Path) -> Block:
+    """Map a block that `spill` wrote; nothing is copied.
+
+    Raises:
+        FormatError: The file is not such a block.
+    """
+    import pyarrow as pa
+
+    try:
+        with pa.memory_map(str(path)) as source:
+            table = pa.ipc.open_file(source).read_all()
+    except (OSError, pa.ArrowException) as error:
+        raise FormatError(f"{path}: a parsed block that cannot be read: {error}") from error
+    key = table.schema.metadata[_KEY].decode(errors="surrogateescape")
+    last = table.num_columns - 1
+    rows = table.column(last).combine_chunks().to_numpy()
+    # Errors and evidence were taken when the block was made.
+    return Block(key, table.remove_column(last), rows, {})
+
+
+def write_spill(folder: Path, identity: dict[str, Any], spilled: Spilled) -> None:
+    """Say that all blocks are there, and what they follow from.
+
+    Raises:
+        OSError: The file could not be written.
+    """
+    write_atomically(folder / SPILL, to_json({"identity": identity, **_to_json(spilled)}))
+
+
+def _to_json(spilled: Spilled) -> dict[str, Any]:
+    return {
+        "blocks": [[b.index, b.key, b.split, b.count, b.nbytes, b.crc32c] for b in spilled.blocks],
+        "columns": list(spilled.columns),
+        "evidence": [json.dumps(_evidence_json(e)) for e in spilled.evidence.values()],
+        "errors": [[error.key, error.reason] for error in spilled.errors],
+        "notes": list(spilled.notes),
+    }
+
+
+def _evidence_json(evidence: Evidence) -> dict[str, Any]:
+    return {**asdict(evidence), "kinds": sorted(evidence.kinds)}
+
+
+def _evidence_of(text: str) -> Evidence:
+    values = json.loads(text)
+    values["kinds"] = frozenset(values["kinds"])
+    values["not_kind"] = {kind: tuple(first) for kind, first in values["not_kind"].items()}
+    lengths = values["list_lengths"]
+    values["list_lengths"] = None if lengths is None else tuple(lengths)
+    return Evidence(**values)
+
+
+def read_spill(folder: Path, identity: dict[str, Any]) -> Spilled | None:
+    """Return what a stopped run has parsed, if all of it is there and follows from this input."""
+    try:
+        found = read_json(folder / SPILL)
+        if found["identity"] != identity:
+            return None
+        blocks = tuple(
+            SpilledBlock(
+                index=index,
+                path=folder / f"{index:08d}.arrow",
+                key=key,
+                split=split,
+                count=count,
+                nbytes=nbytes,
+                crc32c=crc32c,
+            )
+            for index, key, split, count, nbytes, crc32c in found["blocks"]
+        )
+        for block in blocks:
+            if os.path.getsize(block.path) != block.nbytes or checksum(block.path) != block.crc32c:
+                return None
+        evidence = map(_evidence_of, found["evidence"])
+        return Spilled(
+            blocks=blocks,
+            columns=tuple(found["columns"]),
+            evidence=dict(zip(found["columns"], evidence, strict=True)),
+            errors=tuple(SampleError(key, reason) for key, reason in found["errors"]),
+            notes=tuple(found["notes"]),
+        )
+    except (MissingShardError, FormatError, OSError, ValueError, TypeError, KeyError):
+        return None  # it is parsed again

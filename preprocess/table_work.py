@@ -1,0 +1,122 @@
+"""The hidden folder beside the output folder, in which a table lies between its steps.
+
+What is in it can be made again from the source: it saves the work of a run that was stopped, and
+is removed with the end of the run. It holds nothing that anybody reads but the run itself.
+"""
+
+import contextlib
+import fcntl
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from preprocess.errors import OutputError, output_error
+
+_LOCK: Final = "lock"
+
+_OURS: Final = re.compile(
+    r"lock|tmp-.*|spill\.json|[0-9]{8}\.arrow|[0-9]{4,8}\.codes|(train|validation|test)\.[0-9]{4}"
+)
+"""Names that a run gives: blocks, codes of the values of a column, windows of shuffled rows."""
+
+
+def work_folder(out: Path) -> Path:
+    """Return where the table of a run to `out` lies between its steps."""
+    absolute = Path(os.path.abspath(out))  # without ".." at its end, whose name would be no name
+    return absolute.parent / f".{absolute.name}.table"
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The right to write into such a folder, held by a lock that ends with the process.
+
+    Attributes:
+        folder: The folder.
+        descriptor: Of the locked file.
+    """
+
+    folder: Path
+    descriptor: int
+
+    def clear(self) -> None:
+        """Remove what an earlier run left here; the lock stays.
+
+        Raises:
+            OutputError: A file cannot be removed.
+        """
+        try:
+            for path in self.folder.iterdir():
+                if _OURS.fullmatch(path.name) and path.name != _LOCK:
+                    path.unlink(missing_ok=True)
+        except OSError as error:
+            raise output_error(self.folder, error) from error
+
+    def release(self, *, finished: bool) -> str | None:
+        """Give the folder back; remove it if nothing in it is worth keeping.
+
+        Returns:
+            What could not be removed, as a note.
+        """
+        try:
+            if finished:
+                self.clear()
+                (self.folder / _LOCK).unlink(missing_ok=True)
+                with contextlib.suppress(OSError):  # files of others stay
+                    self.folder.rmdir()
+        except OSError as error:
+            return f"left behind, and not needed: {output_error(self.folder, error)}"
+        except OutputError as error:
+            return f"left behind, and not needed: {error}"
+        finally:
+            os.close(self.descriptor)
+        return None
+
+
+def claim_work(folder: Path) -> Work:
+    """Take a folder for a run; what an earlier run left there stays.
+
+    Raises:
+        OutputError: Another run has it, it holds files of others, or it cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        foreign = sorted(name for name in os.listdir(folder) if not _OURS.fullmatch(name))
+        if foreign:
+            raise OutputError(
+                f"{folder}: holds {foreign[0]!r}, which prep did not write; a table lies there "
+                "between its steps: move that file"
+            )
+        return Work(folder, _lock(folder))
+    except OSError as error:
+        raise output_error(folder, error) from error
+
+
+def _lock(folder: Path) -> int:
+    """Lock the folder; the kernel gives the lock back when its owner dies."""
+    path = folder / _LOCK
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # The owner before may have finished and removed the file between the two calls.
+        same = path.exists() and path.stat().st_ino == os.fstat(descriptor).st_ino
+    except BlockingIOError:
+        same = False
+    except BaseException:
+        os.close(descriptor)
+        raise
+    if not same:
+        os.close(descriptor)
+        raise OutputError(f"{folder}: another prep run is at work here; wait for it to end")
+    return descriptor
+
+
+def remove_work(folder: Path) -> str | None:
+    """Remove what a stopped run has left of the folder, once its dataset is complete."""
+    if not folder.is_dir():
+        return None
+    try:
+        return claim_work(folder).release(finished=True)
+    except OutputError as error:
+        return f"left behind, and not needed: {error}"
