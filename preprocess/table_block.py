@@ -1,7 +1,8 @@
 """Rows of a table on their way: a block of them, and what is known of its columns."""
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final
 
 from preprocess.errors import SampleError
 
@@ -31,8 +32,8 @@ class Evidence:
             "other:<type>" for what no table of numbers can hold. Whole numbers of JSON can be
             floats too. None of them: the types of two files or blocks exclude each other.
         minimum: The smallest value: a whole number exactly, of dates in days and of times in
-            microseconds since 1970; None where the values are not all numbers or times. NaN is
-            left out.
+            microseconds since 1970, of decimals as Decimal; None where the values are not all
+            numbers or times. NaN is left out.
         maximum: The largest, alike.
         exponent: Decimal places that the values need, as they are written; None where not all of
             them are written as decimals.
@@ -46,8 +47,8 @@ class Evidence:
     count: int
     missing: int
     kinds: frozenset[str]
-    minimum: int | float | None = None
-    maximum: int | float | None = None
+    minimum: int | float | Decimal | None = None
+    maximum: int | float | Decimal | None = None
     exponent: int | None = None
     not_kind: dict[str, tuple[str, str]] = field(default_factory=dict)
     leading_zeros: bool = False
@@ -89,7 +90,7 @@ class Evidence:
                 return theirs
         return self.kinds & other.kinds
 
-    def range_as(self, kinds: frozenset[str]) -> "list[tuple[int | float, int | float]]":
+    def range_as(self, kinds: frozenset[str]) -> list[tuple[Any, Any]]:
         """Return the range in the unit of these kinds; nothing where there is none."""
         if self.minimum is None or self.maximum is None or not kinds & RANGED:
             return []

@@ -1,0 +1,233 @@
+"""Columns of a block -> evidence: what their values are, from their distinct values."""
+
+from collections.abc import Callable
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from preprocess.table_block import NULL, TEXT_KINDS, Evidence
+from preprocess.table_options import TableOptions
+from preprocess.table_text import (
+    decimal_places,
+    first_not,
+    is_padded,
+    plain_numbers,
+    to_dates,
+    to_datetimes,
+    to_floats,
+    to_integers,
+)
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Place = Callable[[int], str]
+"""Gives the name of a row of the block."""
+
+_SHOWN: Final = 100
+"""Letters of a value that a message may show."""
+
+_FLOAT32_INTEGERS: Final = 1 << 24
+"""Whole numbers up to this are the same in float32."""
+
+
+def text_evidence(column: Any, place: Place, options: TableOptions) -> Evidence:
+    """Look at a column of text.
+
+    Args:
+        column: Dictionary array whose values are distinct, all used, and in the order in which
+            they appear first.
+        place: Names rows.
+        options: How numbers are written.
+    """
+    values = column.dictionary
+    if not len(values):
+        return Evidence(count=len(column), missing=len(column), kinds=TEXT_KINDS)
+    kinds = set(TEXT_KINDS)
+    not_kind: dict[str, tuple[str, str]] = {}
+    padded = False
+    for kind in sorted(TEXT_KINDS - {"string"}):
+        index = first_not(values, kind, options)
+        if index is None:
+            continue
+        value = values[index].as_py()
+        kinds.discard(kind)
+        not_kind[kind] = (value[:_SHOWN], place(_first_row(column, index)))
+        if kind == "float":
+            padded = is_padded(plain_numbers(values[index : index + 1], options)[0].as_py())
+    minimum, maximum, exact = _range_of_text(values, kinds, options)
+    return Evidence(
+        count=len(column),
+        missing=column.null_count,
+        kinds=frozenset(kinds),
+        minimum=minimum,
+        maximum=maximum,
+        exponent=decimal_places(values, options) if "float" in kinds else None,
+        not_kind=not_kind,
+        leading_zeros=padded,
+        float32_exact=exact,
+    )
+
+
+def _first_row(column: Any, index: int) -> int:
+    import pyarrow.compute as pc
+
+    return int(pc.index(column.indices, index).as_py())
+
+
+def _range_of_text(
+    values: Any, kinds: set[str], options: TableOptions
+) -> tuple[int | float | None, int | float | None, bool]:
+    """Return the smallest and largest value, and whether float32 holds them all."""
+    import pyarrow as pa
+
+    if "integer" in kinds:
+        try:
+            integers = to_integers(values, options)
+        except pa.ArrowInvalid:  # more digits than any type of Arrow has
+            found = [int(value) for value in plain_numbers(values, options).to_pylist()]
+            return min(found), max(found), False
+        low, high = _range(integers)
+        narrow = pa.types.is_int64(integers.type)
+        return int(low), int(high), narrow and _integers_in_float32(integers, int(low), int(high))
+    if "float" in kinds:
+        floats = to_floats(values, options)
+        low, high = _range(floats)
+        return low, high, in_float32(floats.to_numpy(zero_copy_only=False))
+    if "date" in kinds:
+        return *_range(to_dates(values).cast(pa.int32())), True
+    if "datetime" in kinds:
+        return *_range(to_datetimes(values).cast(pa.int64())), True
+    return None, None, True
+
+
+def typed_evidence(column: Any, kinds: frozenset[str], place: Place) -> Evidence:
+    """Look at a column that has a type.
+
+    Args:
+        column: Array of a type that `Block` allows and that is no text.
+        kinds: What it counts as.
+        place: Names rows.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    missing = column.null_count
+    low: Any = None
+    high: Any = None
+    lengths = None
+    exact = True
+    exponent = None
+    if kinds.isdisjoint({"list", "boolean"}) and missing < len(column):
+        if pa.types.is_floating(column.type):
+            floats = column.cast(pa.float64())
+            missing += pc.sum(pc.is_nan(floats)).as_py() or 0
+            exact = in_float32(floats.drop_null().to_numpy(zero_copy_only=False))
+            low, high = _range(floats)
+        elif pa.types.is_integer(column.type):
+            low, high = _range(column)
+            exact, exponent = _integers_in_float32(column, low, high), 0
+        elif pa.types.is_decimal(column.type):
+            low, high = _range(column)
+            exact, exponent = _decimals_in_float32(column), _scale(column)
+        elif pa.types.is_date32(column.type):
+            low, high = _range(column.cast(pa.int32()))
+        elif pa.types.is_timestamp(column.type) or pa.types.is_time64(column.type):
+            low, high = _range(column.cast(pa.int64()))
+    elif "list" in kinds and missing < len(column):
+        bounds = pc.min_max(pc.list_value_length(column))
+        lengths = (int(bounds["min"].as_py()), int(bounds["max"].as_py()))
+        exact = _list_in_float32(pc.list_flatten(column))
+    return Evidence(
+        count=len(column),
+        missing=missing,
+        kinds=kinds,
+        minimum=low,
+        maximum=high,
+        exponent=exponent,
+        not_kind=_others(column, kinds, place),
+        float32_exact=exact,
+        list_lengths=lengths,
+    )
+
+
+def unread_evidence(count: int) -> Evidence:
+    """Return the evidence of a column that is not read."""
+    return Evidence(count=count, missing=count, kinds=NULL)
+
+
+def _others(column: Any, kinds: frozenset[str], place: Place) -> dict[str, tuple[str, str]]:
+    """Name the first value as one that is of no other kind than the column's."""
+    import pyarrow.compute as pc
+
+    row = pc.index(column.is_valid(), value=True).as_py() if column.null_count else 0
+    if row < 0 or not len(column) or kinds == NULL:
+        return {}
+    try:
+        value = str(column[row].as_py())[:_SHOWN]
+    except (ValueError, OverflowError):  # times that Python has not
+        value = str(column[row])[:_SHOWN]
+    return dict.fromkeys(sorted(TEXT_KINDS - kinds), (value, place(row)))
+
+
+def _range(column: Any) -> tuple[Any, Any]:
+    """Return the smallest and the largest value; NaN is none."""
+    import pyarrow.compute as pc
+
+    bounds = pc.min_max(column)
+    low, high = bounds["min"].as_py(), bounds["max"].as_py()
+    if isinstance(low, float) and low != low:
+        return None, None
+    return low, high
+
+
+def in_float32(values: "NDArray[np.float64]") -> bool:
+    """Whether all numbers are the same in float32."""
+    with np.errstate(over="ignore"):
+        return bool(np.array_equal(values, values.astype(np.float32), equal_nan=True))
+
+
+def _integers_in_float32(column: Any, low: int, high: int) -> bool:
+    if max(-low, high) <= _FLOAT32_INTEGERS:
+        return True
+    # Through float64, numbers beyond 2**53 might be rounded twice and be equal to themselves.
+    values = column.drop_null().to_numpy(zero_copy_only=False)
+    rounded = values.astype(np.float32)
+    limit = np.float32(np.iinfo(values.dtype).max)  # one above the largest: a cast back would wrap
+    return bool((rounded < limit).all() and (rounded.astype(values.dtype) == values).all())
+
+
+def _decimals_in_float32(column: Any) -> bool:
+    import pyarrow.compute as pc
+
+    return all(
+        Decimal(float(np.float32(v))) == v for v in pc.unique(column.drop_null()).to_pylist()
+    )
+
+
+def _scale(column: Any) -> int:
+    """Return how many decimal places the decimals need."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    values = pc.unique(column.drop_null())
+    needed: int = column.type.scale
+    while needed > 0:
+        try:
+            values = values.cast(type(column.type)(column.type.precision, needed - 1))
+        except pa.ArrowInvalid:
+            break
+        needed -= 1
+    return max(0, needed)
+
+
+def _list_in_float32(values: Any) -> bool:
+    import pyarrow as pa
+
+    values = values.drop_null()
+    if pa.types.is_floating(values.type):
+        return in_float32(values.cast(pa.float64()).to_numpy(zero_copy_only=False))
+    if pa.types.is_integer(values.type) and len(values):
+        return _integers_in_float32(values, *_range(values))
+    return True
