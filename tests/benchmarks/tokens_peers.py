@@ -2,8 +2,9 @@
 
 Each contender is a process of its own, start and imports included, in the Python given for it (one
 that has its packages); one without a Python is left out. All end each document with the
-tokenizer's end token, and the tokens that each wrote are shown: other counts are other work. (An
-empty document counts: Megatron-LM's preprocess_data gives it no end token, all others do.)
+tokenizer's end token, and the tokens that each wrote are shown: other counts are other work. Two
+things make them differ, so the text should be without: an empty document gets no end token from
+Megatron-LM's preprocess_data, and the text of a special token stays text in ours and nanoGPT's way.
 
 Peak memory is what a contender's processes hold of their own, as `memory` samples it, in a run of
 its own: sampling would slow the timed ones.
