@@ -8,7 +8,7 @@ from typing import Final
 
 from loaders.format.containers import CONTAINERS
 from loaders.format.files import to_json
-from loaders.format.spec import FORMAT_VERSION, Container
+from loaders.format.spec import Container, needed_version
 from preprocess.recipe import Recipe, cut_items
 from preprocess.sources import Item, Listing
 from preprocess.task import ShardTask
@@ -122,7 +122,7 @@ def plan_run(
         for split, parts in shards.items()
     }
     described = {
-        "format_version": FORMAT_VERSION,
+        "format_version": needed_version(f for r in recipes.values() for f in r.fields()),
         "container": options.container,
         "shard_nbytes": options.shard_nbytes,
         "recipes": {name: [r.kind, r.options()] for name, r in recipes.items()},

@@ -69,7 +69,7 @@ def _check(task: ShardTask, item: Item, fields: Sequence[FieldSpec], rows: Rows)
         shape = (count, *field.shape)
         if array.dtype != field.numpy_dtype or array.shape != shape:
             found = f"field {field.name} is {array.dtype} {array.shape}"
-            raise _broken(task, item, f"{found}, promised was {field.dtype} {shape}")
+            raise _broken(task, item, f"{found}, promised was {field.numpy_dtype} {shape}")
         if field.role == "label" and count and int(array.max()) >= task.class_count:
             label = int(array.max())
             raise _broken(task, item, f"label {label} and only {task.class_count} classes")

@@ -10,6 +10,7 @@ from loaders.format.fields import (
     FieldSpec,
     Role,
 )
+from loaders.format.records import RECORD_DTYPES, RecordPart, pack_record
 from loaders.format.spec import (
     SPLITS,
     Manifest,
@@ -28,10 +29,34 @@ JSON_VALUES: st.SearchStrategy[Any] = st.recursive(
 )
 
 
+COLUMN_NAMES = st.text(
+    st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=6
+) | st.sampled_from(["_padding", "_padding_", "a'b", "f0", "été", "年"])
+
+
+@st.composite
+def records(draw: st.DrawFn) -> tuple[RecordPart, ...]:
+    """The parts of a record, with its padding."""
+    names = draw(st.lists(COLUMN_NAMES, min_size=1, max_size=6, unique=True))
+    return pack_record(
+        (name, draw(st.sampled_from(RECORD_DTYPES)), draw(st.sampled_from([1, 1, 2, 5])))
+        for name in names
+    )
+
+
+@st.composite
+def record_fields(draw: st.DrawFn) -> FieldSpec:
+    """A field of records."""
+    record = draw(records())
+    return FieldSpec(name=draw(NAMES), dtype="record", shape=(), role="record", record=record)
+
+
 @st.composite
 def field_specs(draw: st.DrawFn) -> FieldSpec:
     """Any field."""
     role: Role = draw(st.sampled_from(get_args(Role)))
+    if role == "record":
+        return draw(record_fields())
     side = st.integers(1, 7)
     row = st.tuples(st.integers(1, 40))
     shapes = {

@@ -7,12 +7,22 @@ from typing import Any, Final, Literal, get_args
 
 import numpy as np
 
+from loaders.format.records import (
+    RECORD,
+    RecordPart,
+    check_record,
+    record_dtype,
+    record_from_json,
+    record_to_json,
+)
 from loaders.format.strict import Place
 
-Role = Literal["image", "label", "key", "tokens", "length", "mask", "metadata"]
+Role = Literal["image", "label", "key", "tokens", "length", "mask", "metadata", "record"]
 ColumnRole = Literal["values", "offsets"]
 DTYPES: Final = ("uint8", "uint16", "uint32")
 OFFSETS_DTYPE: Final = "uint64"
+
+_ROLE_DTYPES: Final = {"offsets": (OFFSETS_DTYPE,), "record": (RECORD,)}
 
 MAX_COUNT: Final = 1 << 40
 """Samples in a split, bytes in a sample: far above any dataset, far below any overflow."""
@@ -26,12 +36,14 @@ class FieldSpec:
 
     Attributes:
         name: Lower-case identifier; part of file names.
-        dtype: Stored type; little-endian where it has an order.
+        dtype: Stored type; little-endian where it has an order. "record" for a record.
         shape: Of one sample; () for a scalar, (H, W, C) for an image. Of one value, if `ragged`.
         role: What the values mean: an image, a class index, UTF-8 bytes of the item's place (padded
             with zeros unless ragged), token ids, a count of tokens, bits (8 to a value, the first
-            is the lowest), UTF-8 JSON; for columns of ragged fields "values" and "offsets".
+            is the lowest), UTF-8 JSON, the columns of a table; for columns of ragged fields
+            "values" and "offsets".
         ragged: A sample holds any number of values, not one.
+        record: The parts of a record, in their order in it; None for all others.
     """
 
     name: str
@@ -39,12 +51,13 @@ class FieldSpec:
     shape: tuple[int, ...]
     role: Role | ColumnRole
     ragged: bool = False
+    record: tuple[RecordPart, ...] | None = None
 
     def __post_init__(self) -> None:
         """Refuse names, types and shapes outside the format."""
         place = Place(f"field {self.name!r}")
         place.expect(bool(_NAME.fullmatch(self.name)), self.name, f"a name like {_NAME.pattern}")
-        allowed = (OFFSETS_DTYPE,) if self.role == "offsets" else DTYPES
+        allowed = _ROLE_DTYPES.get(self.role, DTYPES)
         place.expect(self.dtype in allowed, self.dtype, f"a dtype of {allowed}")
         place.expect(
             len(self.shape) <= 8
@@ -54,6 +67,13 @@ class FieldSpec:
             "up to 8 sides of at least 1",
         )
         place.expect(self._suits_role(), self.shape, f"a shape and dtype for {self.role!r}")
+        place.expect(
+            (self.record is not None) == (self.role == "record"),
+            self.record,
+            f"parts exactly where the role is {RECORD!r}",
+        )
+        if self.record is not None:
+            check_record(place, self.record)
 
     def _suits_role(self) -> bool:
         sides = len(self.shape) + self.ragged  # a ragged scalar is a row of values
@@ -65,6 +85,7 @@ class FieldSpec:
             "length": self.shape == (),
             "mask": sides == 1 and self.dtype == "uint8",
             "metadata": sides == 1 and self.ragged and self.dtype == "uint8",
+            "record": self.shape == () and not self.ragged,
             "values": not self.ragged,
             "offsets": self.shape == () and not self.ragged,
         }
@@ -73,6 +94,8 @@ class FieldSpec:
     @property
     def numpy_dtype(self) -> np.dtype[Any]:
         """The stored dtype, with its byte order."""
+        if self.record is not None:
+            return record_dtype(self.record)
         return np.dtype(self.dtype).newbyteorder("<")
 
     @property
@@ -94,18 +117,23 @@ class FieldSpec:
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form."""
+        parts = {} if self.record is None else {"record": record_to_json(self.record)}
         return {
             "name": self.name,
             "dtype": self.dtype,
             "shape": list(self.shape),
             "role": self.role,
             "ragged": self.ragged,
+            **parts,
         }
 
     @classmethod
     def from_json(cls, place: Place, value: Any) -> "FieldSpec":
         """Parse the JSON form; `place` names it in errors."""
-        entry = place.mapping(value, {"name", "dtype", "shape", "role", "ragged"})
+        keys = {"name", "dtype", "shape", "role", "ragged", "record"}
+        entry = place.partial_mapping(value, keys)
+        is_record = entry.get("role") == "record"
+        entry = place.mapping(value, keys if is_record else keys - {"record"})
         ragged = entry["ragged"]
         place.at("ragged").expect(isinstance(ragged, bool), ragged, "true or false")
         shape = place.at("shape").integers(entry["shape"], low=1, high=MAX_COUNT)
@@ -114,5 +142,10 @@ class FieldSpec:
             if role == known:
                 name = place.at("name").text(entry["name"])
                 dtype = place.at("dtype").text(entry["dtype"])
-                return cls(name=name, dtype=dtype, shape=shape, role=known, ragged=ragged)
+                record = None
+                if is_record:
+                    record = record_from_json(place.at("record"), entry["record"])
+                return cls(
+                    name=name, dtype=dtype, shape=shape, role=known, ragged=ragged, record=record
+                )
         raise place.at("role").wrong(role, f"one of {get_args(Role)}")

@@ -6,6 +6,7 @@ like the others, so nothing about the bytes is implied: zarr, for one, drops imp
 """
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -28,6 +29,7 @@ MAX_NAME: Final = 4096
 MAX_RECORD_NBYTES: Final = 1 << 24
 
 _PADDING: Final = "_padding"
+_PART_LENGTH: Final = 3
 
 
 def check_name(place: Place, name: str) -> None:
@@ -87,9 +89,28 @@ def check_record(place: Place, parts: tuple[RecordPart, ...]) -> None:
     place.expect(offset % largest == 0, offset, f"a size that is a multiple of {largest}")
 
 
-def record_dtype(parts: Iterable[RecordPart]) -> np.dtype[Any]:
+@lru_cache(maxsize=64)  # a thousand columns take a millisecond, and are asked for at every shard
+def record_dtype(parts: tuple[RecordPart, ...]) -> np.dtype[Any]:
     """Return the structured dtype of a record: little-endian, no byte implied."""
-    formats = [(name, np.dtype(dtype).newbyteorder("<"), length) for name, dtype, length in parts]
-    return np.dtype(
-        [(n, dtype) if length == 1 else (n, dtype, (length,)) for n, dtype, length in formats]
-    )
+    whole: list[Any] = []
+    for name, dtype, length in parts:
+        stored = np.dtype(dtype).newbyteorder("<")
+        whole.append((name, stored) if length == 1 else (name, stored, (length,)))
+    return np.dtype(whole)
+
+
+def record_to_json(parts: tuple[RecordPart, ...]) -> list[list[str | int]]:
+    """Return the JSON form."""
+    return [list(part) for part in parts]
+
+
+def record_from_json(place: Place, value: Any) -> tuple[RecordPart, ...]:
+    """Parse the JSON form: a list of [name, dtype, length]; what it says is left to the field."""
+    parts = []
+    for index, entry in enumerate(place.sequence(value)):
+        at = place.at(str(index))
+        part = at.sequence(entry)
+        at.expect(len(part) == _PART_LENGTH, part, "name, dtype and length")
+        length = at.integer(part[2], low=1, high=MAX_RECORD_NBYTES)
+        parts.append((at.text(part[0]), at.text(part[1]), length))
+    return tuple(parts)

@@ -6,7 +6,7 @@ and values outside their range with the place at which they stand.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
@@ -21,14 +21,23 @@ from loaders.format.statistics import ChannelStatistics
 from loaders.format.strict import Place
 
 FORMAT_NAME: Final = "prepshards"
-FORMAT_VERSION: Final = 2
+FORMAT_VERSION: Final = 3
+"""The newest that this program reads. What it writes has the oldest that can hold it."""
 
 Container = Literal["tensor", "zarr"]
 SPLITS: Final = ("train", "validation", "test")
 
+_RAGGED_SINCE: Final = 2
+_RECORDS_SINCE: Final = 3
+
 _CRC = re.compile(r"[0-9a-f]{8}")
 _HASH = re.compile(r"[0-9a-f]{64}")
 _EXTRA = re.compile(r"[^\x00-\x1f\x7f]{1,4096}")
+
+
+def needed_version(fields: Iterable[FieldSpec]) -> int:
+    """Return the format version that can hold these fields, the same as before there were newer."""
+    return _RECORDS_SINCE if any(spec.record is not None for spec in fields) else _RAGGED_SINCE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,11 +255,16 @@ class Manifest:
     splits: Mapping[str, SplitSpec]
     extras: Mapping[str, tuple[int, str]] = field(default_factory=dict)
 
+    @property
+    def version(self) -> int:
+        """The format version that its fields need."""
+        return needed_version(spec for split in self.splits.values() for spec in split.fields)
+
     def to_bytes(self) -> bytes:
         """Return the file's bytes: the same for the same dataset."""
         value = {
             "format": FORMAT_NAME,
-            "format_version": FORMAT_VERSION,
+            "format_version": self.version,
             "container": self.container,
             "kind": self.kind,
             "recipe": dict(self.recipe),
@@ -305,6 +319,10 @@ class Manifest:
                 split.class_counts,
                 f"one count for each of {len(classes)} classes",
             )
+        needed = needed_version(spec for split in parsed.values() for spec in split.fields)
+        place.at("format_version").expect(
+            version in {1, needed}, version, f"{needed}, for the fields that there are"
+        )
         for known in get_args(Container):
             if container == known:
                 return cls(

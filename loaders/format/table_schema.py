@@ -4,15 +4,15 @@ A column is stored as numbers of one dtype in a record (see `records`). The sche
 is written as such a number and back, and what was found over the training rows.
 """
 
-import math
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
 import numpy as np
 
 from loaders.errors import FormatError
-from loaders.format.files import to_json
+from loaders.format.files import checksum, read_json, to_json
 from loaders.format.records import (
     MAX_PARTS,
     MAX_RECORD_NBYTES,
@@ -22,7 +22,22 @@ from loaders.format.records import (
     pack_record,
     record_dtype,
 )
+from loaders.format.spec import Manifest
 from loaders.format.strict import Place
+from loaders.format.table_statistics import QUANTILES, ColumnStatistics, Loss
+
+__all__ = [
+    "QUANTILES",
+    "TABLE_SCHEMA",
+    "ColumnDtype",
+    "ColumnKind",
+    "ColumnRole",
+    "ColumnSpec",
+    "ColumnStatistics",
+    "Loss",
+    "TableSchema",
+    "read_table_schema",
+]
 
 TABLE_SCHEMA: Final = "table/schema.json"
 """Its place in the dataset; an extra of the manifest."""
@@ -32,8 +47,6 @@ ColumnKind = Literal[
 ]
 ColumnRole = Literal["feature", "target"]
 ColumnDtype = Literal["uint8", "uint16", "int32", "int64", "float32", "float64"]
-
-QUANTILES: Final = (0.0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1.0)
 
 _FLOATS: Final = ("float32", "float64")
 _CODES: Final = ("uint8", "uint16", "int32", "int64")
@@ -47,114 +60,10 @@ _DTYPES: Final[dict[ColumnKind, tuple[str, ...]]] = {
     "float": _FLOATS,
     "vector": (*_CODES, *_FLOATS),
 }
-_MAX_COUNT: Final = 1 << 40
 _MAX_OFFSET: Final = 1 << 64
 _MAX_EXPONENT: Final = 400
-_MAX_VALUE: Final = 1 << 1024
-"""Beyond every float64; an integer below it becomes one."""
 
 _VOCABULARY = re.compile(r"table/vocabulary/[0-9]{4,8}\.json")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ColumnStatistics:
-    """What the training rows hold in a numeric column, in values, not in codes.
-
-    Attributes:
-        count: Training rows, missing ones among them.
-        missing: Rows without a value.
-        mean: Over the finite values; None where there are none, like all that follow.
-        std: Population standard deviation; 0 for a constant.
-        minimum: Smallest value.
-        maximum: Largest value.
-        quantiles: At `QUANTILES`; empty where there are no values.
-    """
-
-    count: int
-    missing: int
-    mean: float | None
-    std: float | None
-    minimum: float | None
-    maximum: float | None
-    quantiles: tuple[float, ...]
-
-    def __post_init__(self) -> None:
-        """Refuse what no rows could give."""
-        place = Place("statistics")
-        place.expect(0 <= self.missing <= self.count, self.missing, f"0..{self.count} missing")
-        values = [self.mean, self.std, self.minimum, self.maximum]
-        known = [value for value in values if value is not None]
-        place.expect(len(known) in {0, len(values)}, values, "all of them or none")
-        place.expect(
-            len(self.quantiles) == (len(QUANTILES) if known else 0),
-            self.quantiles,
-            f"values at the quantiles {QUANTILES}",
-        )
-        for value in (*known, *self.quantiles):
-            place.expect(_is_finite(value), value, "a finite number")
-        if self.std is not None and self.minimum is not None and self.maximum is not None:
-            place.expect(self.std >= 0, self.std, "a standard deviation from 0 on")
-            place.expect(self.minimum <= self.maximum, values, "a minimum up to the maximum")
-        falls = any(a > b for a, b in zip(self.quantiles, self.quantiles[1:], strict=False))
-        place.expect(not falls, self.quantiles, "quantiles that do not fall")
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the JSON form."""
-        return {
-            "count": self.count,
-            "missing": self.missing,
-            "mean": self.mean,
-            "std": self.std,
-            "minimum": self.minimum,
-            "maximum": self.maximum,
-            "quantiles": list(self.quantiles),
-        }
-
-    @classmethod
-    def from_json(cls, place: Place, value: Any) -> "ColumnStatistics":
-        """Parse the JSON form."""
-        names = {"mean", "std", "minimum", "maximum"}
-        entry = place.mapping(value, names | {"count", "missing", "quantiles"})
-        found = {n: None if entry[n] is None else _number(place.at(n), entry[n]) for n in names}
-        at = place.at("quantiles")
-        return cls(
-            count=place.at("count").integer(entry["count"], low=0, high=_MAX_COUNT),
-            missing=place.at("missing").integer(entry["missing"], low=0, high=_MAX_COUNT),
-            mean=found["mean"],
-            std=found["std"],
-            minimum=found["minimum"],
-            maximum=found["maximum"],
-            quantiles=tuple(_number(at, item) for item in at.sequence(entry["quantiles"])),
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Loss:
-    """A step in which a column lost something, listed so that nothing is lost silently.
-
-    Attributes:
-        what: The step, in words.
-        values: How many values it changed.
-        worst: The largest difference that it made; 0 where that says nothing.
-    """
-
-    what: str
-    values: int
-    worst: float
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the JSON form."""
-        return {"what": self.what, "values": self.values, "worst": self.worst}
-
-    @classmethod
-    def from_json(cls, place: Place, value: Any) -> "Loss":
-        """Parse the JSON form."""
-        entry = place.mapping(value, {"what", "values", "worst"})
-        return cls(
-            what=place.at("what").text(entry["what"]),
-            values=place.at("values").integer(entry["values"], low=0, high=_MAX_COUNT),
-            worst=_number(place.at("worst"), entry["worst"]),
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -355,16 +264,27 @@ class TableSchema:
         )
 
 
-def _is_finite(value: object) -> bool:
-    if type(value) is int:
-        return abs(value) < _MAX_VALUE
-    return type(value) is float and math.isfinite(value)
+def read_table_schema(root: Path, manifest: Manifest) -> TableSchema | None:
+    """Read the schema of the dataset in `root`; None if it has none, being no table.
 
-
-def _number(place: Place, value: Any) -> float:
-    place.expect(_is_finite(value), value, "a finite number")
-    found: float = value
-    return found
+    Raises:
+        MissingShardError: The file is not there.
+        FormatError: It is damaged, or describes other records than the manifest does.
+    """
+    promised = manifest.extras.get(TABLE_SCHEMA)
+    if promised is None:
+        return None
+    path = root / TABLE_SCHEMA
+    schema = TableSchema.from_json(read_json(path), str(path))
+    found = (path.stat().st_size, checksum(path))
+    Place(str(path)).expect(found == promised, found, f"size and CRC-32C {promised}")
+    for split in manifest.splits.values():
+        for field in split.fields:
+            if field.record is not None:
+                Place(str(path)).expect(
+                    field.record == schema.record, schema.record, "the records of the manifest"
+                )
+    return schema
 
 
 def _count(place: Place, value: Any, *, low: int) -> int | None:

@@ -1,11 +1,12 @@
 """The tensor container: one `.npy` file per shard and field, opened by `numpy.load` alone.
 
 `train/00003.image_512.npy` holds [count, 512, 512, 3] uint8: a header of 128 bytes, then the rows.
+The header of records names their columns, so it is as long as they need.
 """
 
-from io import BytesIO
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,11 @@ from loaders.errors import FormatError
 from loaders.format.fields import FieldSpec
 from loaders.format.files import map_file
 from loaders.format.spec import Manifest
+
+_COUNT_DIGITS: Final = 21
+_ALIGNMENT: Final = 64
+_VERSIONS: Final = ((b"\x01\x00", 2), (b"\x02\x00", 4))
+"""Of the format, and the bytes that say how long a header is."""
 
 
 def shard_path(
@@ -30,19 +36,31 @@ def shard_path(
 def prefix(field: FieldSpec, count: int) -> bytes:
     """Return the `.npy` header for `count` rows; its length is the same for every count.
 
+    Its bytes are those that `numpy.save` writes. Names of columns beyond ASCII are the exception:
+    NumPy writes them as UTF-8 in format 3.0, and escapes signs that its Python does not know yet,
+    so its bytes differ between versions of Python. Here they are escaped as `ascii` does it, which
+    `numpy.load` and any reader of format 1.0 take.
+
     Source:
-        NumPy NEP 1, format version 1.0; NumPy itself leaves room for the first side to grow.
+        NumPy NEP 1, format version 1.0, or 2.0 where the header is longer than 1.0 can say.
     """
-    header = BytesIO()
-    np.lib.format.write_array_header_1_0(
-        header,
-        {
-            "descr": np.lib.format.dtype_to_descr(field.numpy_dtype),
-            "fortran_order": False,
-            "shape": (count, *field.shape),
-        },
-    )
-    return header.getvalue()
+    shape = (count, *field.shape)
+    text = f"{{'descr': {_descr(field)}, 'fortran_order': False, 'shape': {shape!r}, }}"
+    # NumPy leaves room for the first side to grow, which makes the length the same for all.
+    text += " " * (_COUNT_DIGITS - len(str(count)))
+    for version, length_nbytes in _VERSIONS:
+        start = len(np.lib.format.MAGIC_PREFIX) + len(version) + length_nbytes
+        # From 1 to 64 spaces, and a newline.
+        padded = text + " " * (_ALIGNMENT - (start + len(text) + 1) % _ALIGNMENT) + "\n"
+        if len(padded) < 1 << 8 * length_nbytes:
+            break
+    length = len(padded).to_bytes(length_nbytes, "little")
+    return np.lib.format.MAGIC_PREFIX + version + length + padded.encode("ascii")
+
+
+@lru_cache(maxsize=64)
+def _descr(field: FieldSpec) -> str:
+    return ascii(np.lib.format.dtype_to_descr(field.numpy_dtype))
 
 
 def suffix(field: FieldSpec, count: int, capacity: int | None) -> bytes:  # noqa: ARG001

@@ -14,6 +14,8 @@ Columns whose rows in a shard are not known beforehand (ragged ones, and all whe
 any number of samples) are an array of one chunk a shard: `train/tokens/00003`.
 """
 
+import base64
+import json
 import warnings
 from pathlib import Path
 from typing import Any, Final
@@ -37,12 +39,14 @@ _SHARDED_FROM: Final = 4096
 _ABSENT: Final = np.uint64(2**64 - 1)
 _CRC_NBYTES: Final = 4
 VALID: Final = "valid"
+_METADATA: Final = "zarr.json"
 _MAX_VALID: Final = 1 << 28
 """Rows that `valid` covers, a byte each, in one file: more belong into several datasets."""
 
 
 def _is_sharded(field: FieldSpec) -> bool:
-    return field.nbytes >= _SHARDED_FROM
+    # zarr-python 3.1 cannot read shards of structured values (it hashes their fill value).
+    return field.nbytes >= _SHARDED_FROM and field.record is None
 
 
 def _is_apart(field: FieldSpec, capacity: int | None) -> bool:
@@ -136,7 +140,8 @@ def group_files(manifest: Manifest) -> dict[str, bytes]:
         warnings.filterwarnings("ignore", "Consolidated metadata", UserWarning)
         # With it, listing the group looks at no file beside: manifest.json is none of zarr's.
         zarr.consolidate_metadata(store)
-    return {path: bytes(data.to_bytes()) for path, data in found.items()}
+    files = {path: bytes(data.to_bytes()) for path, data in found.items()}
+    return _describe_records(manifest, files)
 
 
 def _describe_split(group: Any, split: SplitSpec) -> None:
@@ -155,16 +160,67 @@ def _describe_split(group: Any, split: SplitSpec) -> None:
 def _describe_array(group: Any, name: str, field: FieldSpec, *, rows: int, chunk: int) -> None:
     whole = (max(1, chunk), *field.shape)
     sharded = name == field.name and _is_sharded(field)
+    # Records stand there as bytes until `_describe_records`.
+    dtype = np.dtype(np.uint8) if field.record is not None else field.numpy_dtype
     group.create_array(
         name,
         shape=(rows, *field.shape),
-        dtype=field.numpy_dtype,
+        dtype=dtype,
         chunks=(1, *field.shape) if sharded else whole,
         shards=whole if sharded else None,
         compressors=None,
         filters=None,
         fill_value=0,
     )
+
+
+def _describe_records(manifest: Manifest, files: dict[str, bytes]) -> dict[str, bytes]:
+    """Put the data type of records where bytes stand for them.
+
+    # NOTE [ Structured data types in zarr ]
+    # zarr-python 3.1 writes the data type "structured", later ones "struct", which 3.1 cannot read;
+    # they read "structured" too. So it is written here, the same whatever zarr is installed. The
+    # order of bytes is said, as later versions want it. Neither has arrays as parts: those are raw
+    # bytes. (3.1 takes them and then stores the first value alone.)
+    """
+    records = {
+        f"{name}/{field.name}": field
+        for name, split in manifest.splits.items()
+        for field in split.fields
+        if field.record is not None
+    }
+    if not records:
+        return files
+    described = dict(files)
+    for path, data in files.items():
+        if not path.endswith(_METADATA):
+            continue
+        entry = json.loads(data)
+        arrays = {path.removesuffix(_METADATA).rstrip("/"): entry}
+        if "consolidated_metadata" in entry:
+            arrays |= entry["consolidated_metadata"]["metadata"]
+        changed = False
+        for name, array in arrays.items():
+            split_and_field = "/".join(name.split("/")[:2])
+            if array["node_type"] == "array" and split_and_field in records:
+                array.update(_record_metadata(records[split_and_field]))
+                changed = True
+        if changed:
+            described[path] = json.dumps(entry, indent=2).encode()
+    return described
+
+
+def _record_metadata(field: FieldSpec) -> dict[str, Any]:
+    parts: list[list[Any]] = []
+    for name, dtype, length in field.record or ():
+        size = np.dtype(dtype).itemsize * length
+        raw = {"name": "raw_bytes", "configuration": {"length_bytes": size}}
+        parts.append([name, dtype if length == 1 else raw])
+    return {
+        "data_type": {"name": "structured", "configuration": {"fields": parts}},
+        "fill_value": base64.b64encode(bytes(field.nbytes)).decode(),
+        "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
+    }
 
 
 def _describe_valid(group: Any, split: SplitSpec, capacity: int) -> None:
