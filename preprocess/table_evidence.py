@@ -86,7 +86,9 @@ def _range_of_text(
         try:
             integers = to_integers(values, options)
         except pa.ArrowInvalid:  # more digits than any type of Arrow has
-            found = [int(value) for value in plain_numbers(values, options).to_pylist()]
+            # `int` takes no more than 4,300 digits.
+            plain = plain_numbers(values, options).to_pylist()
+            found = [int(Decimal(value)) for value in plain]
             return min(found), max(found), False
         low, high = _range(integers)
         narrow = pa.types.is_int64(integers.type)

@@ -68,6 +68,41 @@ class QuoteReader:
         self._line = self._line_at(chunk, len(chunk))
         return found
 
+    def last_end(self, chunk: bytes) -> int:
+        """Take in the next chunk and return where its last record ends; 0 where none does.
+
+        Raises:
+            SampleError: A quoted field goes on behind its closing quote.
+        """
+        if self.inside or self._last in {_QUOTE, _LITERAL} or b'"' in chunk:
+            ends = self.ends(chunk)
+            return int(ends[-1]) if len(ends) else 0
+        # Without quotes, which is ten times as fast: every line feed is an end.
+        self._last = chunk[-1]
+        self._line = self._line_at(chunk, len(chunk))
+        return chunk.rfind(b"\n") + 1 or chunk.rfind(b"\r") + 1
+
+    def record_starts(self, chunk: bytes) -> "tuple[NDArray[np.int64], NDArray[np.int64]]":
+        """Take in whole records and return where each begins, and after how many lines.
+
+        Empty lines are no records. Here line feeds, carriage returns and both together end lines
+        and records alike, as they do for parsers.
+
+        Raises:
+            SampleError: A quoted field goes on behind its closing quote.
+        """
+        array = np.frombuffer(chunk, np.uint8)
+        feeds = array == ord("\n")
+        returns = array == ord("\r")
+        returns[:-1] &= ~feeds[1:]
+        line_ends = np.flatnonzero(feeds | returns) + 1
+        even = (np.searchsorted(self._enclosing(array), line_ends) + self.inside) % 2 == 0
+        self.ends(chunk)
+        starts = np.concatenate((np.zeros(1, np.int64), line_ends[even]))
+        starts = starts[starts < len(array)]
+        starts = starts[~np.isin(array[starts], np.frombuffer(b"\r\n", np.uint8))]
+        return starts, np.searchsorted(line_ends, starts, side="right")
+
     def check_closed(self) -> None:
         """Refuse a file that ends inside quotes.
 
@@ -133,9 +168,8 @@ def whole_records(chunks: Iterator[bytes], delimiter: str, key: str, most: int) 
     waiting: list[bytes] = []
     held = 0
     for chunk in chunks:
-        ends = quotes.ends(chunk)
-        if len(ends):
-            cut = int(ends[-1])
+        cut = quotes.last_end(chunk)
+        if cut:
             # A view: a copy of all that is cut would cost a tenth of the whole reading.
             yield b"".join((*waiting, memoryview(chunk)[:cut]))
             waiting = [chunk[cut:]] if cut < len(chunk) else []
