@@ -47,7 +47,14 @@ class GlobCommand(click.Command):
     "--tokenizer",
     required=True,
     metavar="NAME|PATH",
-    help="Folder or tokenizer.json of a transformers tokenizer, or its name in the local cache.",
+    help="Folder or tokenizer.json of a transformers tokenizer, its name in the local cache, or a "
+    "tiktoken file.",
+)
+@click.option(
+    "--tiktoken-pattern",
+    metavar="NAME|REGEX",
+    help="How a tiktoken file that is no published one splits text: as cl100k_base and so on, or a "
+    "regular expression.",
 )
 @click.option(
     "--layout",
@@ -216,6 +223,7 @@ def _exported(report: "Report", out: Path, target: "Target") -> "Report":
 def _token_options(options: dict[str, Any]) -> "TokenOptions":
     from preprocess.text_options import TextOptions
     from preprocess.token_options import TokenOptions
+    from preprocess.tokenizer_tiktoken import name_tokenizer
 
     for one, other in (("eos", "no_eos"), ("bos", "add_bos")):
         if options[one] is not None and options[other]:
@@ -225,7 +233,9 @@ def _token_options(options: dict[str, Any]) -> "TokenOptions":
     keys = [key for given in options["metadata_keys"] for key in given.split(",")]
     try:
         return TokenOptions(
-            tokenizer=options["tokenizer"],
+            tokenizer=name_tokenizer(
+                options["tokenizer"], options["tiktoken_pattern"], options["eos"]
+            ),
             layout=options["layout"],
             length=options["length"],
             stride=options["stride"],

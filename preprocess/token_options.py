@@ -5,6 +5,7 @@ from datetime import date
 from typing import Any, Final, Literal, get_args
 
 from preprocess.text_options import TextOptions
+from preprocess.tokenizer_tiktoken import TiktokenFile
 
 Layout = Literal["stream", "fixed", "packed", "chat"]
 Specials = Literal["text", "parse", "error"]
@@ -26,7 +27,8 @@ class TokenOptions:
     """What becomes of each text; all of it is recorded in the manifest.
 
     Attributes:
-        tokenizer: Folder, `tokenizer.json`, or name in the local Hugging Face cache.
+        tokenizer: Folder, `tokenizer.json`, tiktoken file, or name in the local Hugging Face cache;
+            a `TiktokenFile` says what a tiktoken file does not.
         layout: "stream" (documents of any length), "fixed" (rows of one length for encoders),
             "packed" (whole documents that share rows of one length), "chat" (messages with a loss
             mask).
@@ -53,7 +55,7 @@ class TokenOptions:
         text: How texts are read.
     """
 
-    tokenizer: str
+    tokenizer: str | TiktokenFile
     layout: Layout = "stream"
     length: int | None = None
     stride: int | None = None

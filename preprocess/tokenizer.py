@@ -10,6 +10,7 @@ from preprocess.engine_specials import contains_any, late_hits, speak_plainly
 from preprocess.errors import SourceError
 from preprocess.token_options import Specials
 from preprocess.tokenizer_source import TokenizerSource
+from preprocess.tokenizer_tiktoken import load_tiktoken
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -165,6 +166,8 @@ def _from_json(content: str) -> Any:
 
 
 def _load(source: TokenizerSource) -> Any:
+    if source.tiktoken is not None:
+        return load_tiktoken(source.tiktoken, source.sha256)
     from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
     tokenizer: Any

@@ -1,11 +1,19 @@
 """Where a tokenizer is on this machine, and which files make it; nothing is ever downloaded."""
 
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from preprocess.errors import SourceError
+from preprocess.tokenizer_tiktoken import (
+    Readable,
+    TiktokenFile,
+    copy_tiktoken,
+    digest_tiktoken,
+    is_tiktoken,
+)
 
 # What transformers reads of a tokenizer's folder. config.json is among them because AutoTokenizer
 # chooses the class by it where tokenizer_config.json does not name one.
@@ -34,34 +42,40 @@ class TokenizerSource:
     Attributes:
         path: Absolute folder or file that is loaded.
         files: The files that make it, relative to the folder, in the order of the digest.
-        sha256: Over the names and the bytes of the files.
+        sha256: Over the names and the bytes of the files; of a tiktoken file, over its bytes and
+            what was said of it.
+        tiktoken: Set where `path` is a tiktoken file.
     """
 
     path: Path
     files: tuple[str, ...]
     sha256: str
+    tiktoken: TiktokenFile | None = None
 
     @property
     def folder(self) -> Path:
         """The folder that `files` are in."""
         return self.path.parent if self.path.is_file() else self.path
 
-    def copies(self) -> dict[str, Path]:
+    def copies(self) -> Mapping[str, Readable]:
         """Give the names of the files in a folder of their own, where each is loaded by its name.
 
-        A lone file may be called anything where it lies.
+        A lone file may be called anything where it lies; a tiktoken file is converted.
         """
+        if self.tiktoken is not None:
+            return copy_tiktoken(self.tiktoken, self.sha256)
         if self.path.is_file():
             return {"tokenizer.json": self.path}
         return {name: self.folder / name for name in self.files}
 
 
-def find_tokenizer(name_or_path: str) -> TokenizerSource:
+def find_tokenizer(name_or_path: str | TiktokenFile) -> TokenizerSource:
     """Find a tokenizer on this machine; nothing is ever downloaded.
 
     Args:
         name_or_path: A folder with a tokenizer, a `tokenizer.json` (with `tokenizer_config.json`
-            beside it the whole folder is meant), or a name in the local Hugging Face cache.
+            beside it the whole folder is meant), a tiktoken file, or a name in the local Hugging
+            Face cache.
 
     Returns:
         The files, with their digest.
@@ -69,12 +83,20 @@ def find_tokenizer(name_or_path: str) -> TokenizerSource:
     Raises:
         SourceError: There is no such tokenizer here, or not in a form that can be loaded.
     """
-    path = Path(name_or_path).expanduser()
+    path = Path(str(name_or_path)).expanduser()
+    given = name_or_path if isinstance(name_or_path, TiktokenFile) else None
+    if is_tiktoken(path):
+        return _source_of_tiktoken(path.absolute(), given or TiktokenFile(path=str(path)))
+    if given is not None:
+        raise SourceError(
+            f"{given}: no tiktoken file (lines of base64 and rank); --tiktoken-pattern is "
+            "for such files only, every other tokenizer has its own pattern"
+        )
     if path.is_dir():
         return _source_of_folder(path.absolute())
     if path.is_file():
         return _source_of_file(path.absolute())
-    return _source_of_folder(_cached_folder(name_or_path))
+    return _source_of_folder(_cached_folder(str(name_or_path)))
 
 
 def _source_of_folder(folder: Path) -> TokenizerSource:
@@ -95,14 +117,19 @@ def _source_of_folder(folder: Path) -> TokenizerSource:
 def _source_of_file(path: Path) -> TokenizerSource:
     if path.suffix != ".json":
         raise SourceError(
-            f"{path}: a tokenizer.json is expected. A tiktoken or sentencepiece file holds neither "
-            "the splitting rule nor the special tokens: convert it once with transformers "
-            "(transformers.integrations.tiktoken.convert_tiktoken_to_fast, or "
-            "AutoTokenizer.from_pretrained and save_pretrained) and give the folder"
+            f"{path}: a tokenizer.json is expected, or a tiktoken file (lines of base64 and rank), "
+            "which this is not. A sentencepiece file is not enough: convert it once with "
+            "transformers (AutoTokenizer.from_pretrained and save_pretrained) and give the folder"
         )
     if path.name == "tokenizer.json" and (path.parent / "tokenizer_config.json").is_file():
         return _source_of_folder(path.parent)
     return _source(path, path.parent, (path.name,))
+
+
+def _source_of_tiktoken(path: Path, given: TiktokenFile) -> TokenizerSource:
+    file = replace(given, path=str(path))
+    sha256 = digest_tiktoken(file)
+    return TokenizerSource(path=path, files=(path.name,), sha256=sha256, tiktoken=file)
 
 
 def _source(path: Path, folder: Path, files: tuple[str, ...]) -> TokenizerSource:
