@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from loaders.errors import FormatError, MissingShardError
 from loaders.format.containers import CONTAINERS
 from loaders.format.files import MANIFEST, REPORT, SKIPPED, checksum
 from loaders.format.spec import Manifest, read_manifest
+from loaders.format.table_schema import TABLE_SCHEMA, read_table_schema
 
 _OWN = frozenset({MANIFEST, REPORT, SKIPPED})
 
@@ -81,6 +83,8 @@ def check_dataset(
         for name, data in described.items()
         if (problem := _check_described(root / name, data))
     ]
+    if not any(problem.startswith(f"{root / TABLE_SCHEMA}:") for problem in problems):
+        problems += _check_schema(root, manifest)
     expected = {file.path for file in shards} | {root / name for name in described}
     return CheckReport(
         path=root,
@@ -119,6 +123,13 @@ def _check_file(file: ExpectedFile, *, full: bool) -> str | None:
     if found != file.crc32c:
         return f"{file.path}: CRC-32C {found}, manifest says {file.crc32c}; {remedy}"
     return None
+
+
+def _check_schema(root: Path, manifest: Manifest) -> Iterator[str]:
+    try:
+        read_table_schema(root, manifest)
+    except (FormatError, MissingShardError) as error:
+        yield f"{error}; prepare the dataset again"
 
 
 def _check_described(path: Path, data: bytes) -> str | None:

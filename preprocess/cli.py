@@ -100,6 +100,7 @@ prep.add_command(tokens)
 def info(path: Path, **options: Any) -> None:
     """Show what a dataset holds: splits, fields, shapes, counts, bytes, statistics."""
     from loaders.format.spec import read_manifest
+    from preprocess.table_info import describe_table, table_text
     from preprocess.terminal import describe, info_text, print_json, print_text
 
     manifest = read_manifest(path)
@@ -108,10 +109,15 @@ def info(path: Path, **options: Any) -> None:
         from preprocess.token_info import describe_tokens
 
         described["tokens"] = describe_tokens(manifest, path)
+    table = describe_table(manifest, path)
+    if table is not None:
+        described["table"] = table
     if options["as_json"]:
         print_json(described)
         return
     print_text(info_text(path, described))
+    if table is not None:
+        print_text(table_text(table))
     if manifest.kind == "tokens":
         from preprocess.token_info import show_samples, tokens_text
 

@@ -222,6 +222,7 @@ def describe(manifest: Manifest) -> dict[str, Any]:
                         "dtype": field.dtype,
                         "shape": list(field.shape),
                         "ragged": field.ragged,
+                        **({} if field.record is None else {"record": list(field.record)}),
                         "nbytes": sum(
                             sum(split.files[column.name].nbytes) for column in field.columns()
                         ),
@@ -257,6 +258,8 @@ def info_text(path: Path, described: dict[str, Any]) -> str:
         lines.append(_split_text(name, split))
         for field, facts in split["fields"].items():
             shape = facts["shape"] or ("any length" if facts["ragged"] else "scalar")
+            if "record" in facts:
+                shape = f"of {len(facts['record']):,} parts"
             size = human_nbytes(facts["nbytes"])
             lines.append(f"  {field:<16} {facts['dtype']:<7} {shape!s:<18} {size:>8}")
         for field, facts in split["statistics"].items():
