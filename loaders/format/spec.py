@@ -321,7 +321,9 @@ class Manifest:
             )
         needed = needed_version(spec for split in parsed.values() for spec in split.fields)
         place.at("format_version").expect(
-            version in {1, needed}, version, f"{needed}, for the fields that there are"
+            max(version, _RAGGED_SINCE) == needed,
+            version,
+            f"{needed}, for the fields that there are",
         )
         for known in get_args(Container):
             if container == known:

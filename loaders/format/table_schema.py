@@ -278,6 +278,13 @@ def read_table_schema(root: Path, manifest: Manifest) -> TableSchema | None:
     schema = TableSchema.from_json(read_json(path), str(path))
     found = (path.stat().st_size, checksum(path))
     Place(str(path)).expect(found == promised, found, f"size and CRC-32C {promised}")
+    for spec in schema.columns:
+        if spec.vocabulary is not None:
+            Place(str(path)).at(repr(spec.name)).expect(
+                spec.vocabulary in manifest.extras,
+                spec.vocabulary,
+                "a file that the manifest names",
+            )
     for split in manifest.splits.values():
         for field in split.fields:
             if field.record is not None:

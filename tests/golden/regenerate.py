@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 
 from loaders.format.fields import FieldSpec
+from loaders.format.files import MANIFEST
 from loaders.format.spec import (
     Container,
     Manifest,
@@ -16,6 +17,7 @@ from loaders.format.spec import (
     SplitSpec,
 )
 from loaders.format.statistics import ChannelStatistics
+from loaders.format.table_schema import TABLE_SCHEMA
 from preprocess.plan import RunOptions
 from preprocess.run import run
 from tests.recipes import (
@@ -26,10 +28,12 @@ from tests.recipes import (
     row_nbytes,
     write_items,
 )
+from tests.record_recipes import SCHEMA, RecordRecipe, prepare_records
 
 HERE = Path(__file__).parent
 MANIFEST_FILE = HERE / "small.manifest.json"
 DIGESTS_FILE = HERE / "digests.json"
+RECORDS_FILE = HERE / "records.json"
 
 
 def small_manifest() -> Manifest:
@@ -114,6 +118,28 @@ def digests() -> dict[str, dict[str, str]]:
     return found
 
 
+def record_files() -> dict[str, dict[str, str]]:
+    """Return small datasets of records: text as it is, SHA-256 of the rest."""
+    containers: tuple[Container, ...] = ("tensor", "zarr")
+    found = {}
+    for container in containers:
+        for rows in (None, 3):
+            with tempfile.TemporaryDirectory() as folder:
+                options = RunOptions(container=container, shard_nbytes=250, workers=1)
+                items = {**numbered_items(9, bad=(1,)), **numbered_items(1, split="test")}
+                recipe = RecordRecipe(rows=rows)
+                out = prepare_records(Path(folder), items, options, recipe, SCHEMA)
+                found[f"{container}, {'planned' if rows is None else 'not planned'}"] = {
+                    path: data.decode()
+                    if path in {MANIFEST, TABLE_SCHEMA}
+                    else hashlib.sha256(data).hexdigest()
+                    for path, data in read_tree(out).items()
+                    if not path.endswith("zarr.json")
+                }
+    return found
+
+
 if __name__ == "__main__":
     MANIFEST_FILE.write_bytes(small_manifest().to_bytes())
     DIGESTS_FILE.write_text(json.dumps(digests(), indent=1) + "\n")
+    RECORDS_FILE.write_text(json.dumps(record_files(), indent=1) + "\n")

@@ -8,7 +8,9 @@ from tests.golden.regenerate import (
     DIGESTS_FILE,
     HERE,
     MANIFEST_FILE,
+    RECORDS_FILE,
     digests,
+    record_files,
     small_manifest,
 )
 
@@ -29,3 +31,7 @@ def test_a_manifest_of_version_1_is_read_as_it_was_meant() -> None:
 
 def test_shards_have_the_bytes_they_always_had() -> None:
     assert digests() == json.loads(DIGESTS_FILE.read_text())
+
+
+def test_records_have_the_bytes_they_always_had() -> None:
+    assert record_files() == json.loads(RECORDS_FILE.read_text())
