@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from preprocess.images import ImageOptions, images_to_shards
     from preprocess.plan import RunOptions
     from preprocess.report import Report
+    from preprocess.table_options import TableOptions
+    from preprocess.tables import table_to_shards
     from preprocess.text_options import TextOptions
     from preprocess.token_options import TokenOptions
     from preprocess.tokens import tokens_to_shards
@@ -21,11 +23,13 @@ __all__ = [
     "RunOptions",
     "SampleError",
     "SourceError",
+    "TableOptions",
     "TextOptions",
     "TokenOptions",
     "check_dataset",
     "export_tokens",
     "images_to_shards",
+    "table_to_shards",
     "tokens_to_shards",
 ]
 
@@ -33,11 +37,13 @@ _MODULES = {
     "ImageOptions": "images",
     "Report": "report",
     "RunOptions": "plan",
+    "TableOptions": "table_options",
     "TextOptions": "text_options",
     "TokenOptions": "token_options",
     "check_dataset": "check",
     "export_tokens": "export",
     "images_to_shards": "images",
+    "table_to_shards": "tables",
     "tokens_to_shards": "tokens",
 }
 

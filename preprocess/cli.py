@@ -16,6 +16,7 @@ from loaders.errors import ShardsError
 from preprocess.cli_export import export
 from preprocess.cli_images import images
 from preprocess.cli_prepare import FOLDER, INTERRUPTED, OWN_PROCESS
+from preprocess.cli_table import table
 from preprocess.cli_tokens import tokens
 
 EXIT_ERROR = 1
@@ -84,6 +85,7 @@ def main() -> None:
 
 prep.add_command(export)
 prep.add_command(images)
+prep.add_command(table)
 prep.add_command(tokens)
 
 

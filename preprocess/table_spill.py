@@ -7,10 +7,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
+from google_crc32c import extend
+from numpy.typing import NDArray
+
 from loaders.errors import FormatError, MissingShardError
 from loaders.format.files import (
     checksum,
-    crc32c_digits,
     publish,
     read_json,
     to_json,
@@ -97,11 +100,11 @@ def write_block(block: Block, folder: Path, origin: Origin) -> SpilledBlock:
         OSError: The file could not be written.
     """
     path = folder / f"{origin.index:08d}.arrow"
-    data = _to_ipc(block) if len(block.rows) else memoryview(b"")
-    if data.nbytes:
+    data = _to_ipc(block) if len(block.rows) else np.empty(0, np.uint8)
+    if len(data):
         temporary = path.with_name(f"tmp-{path.name}")
         with temporary.open("wb", buffering=0) as file:
-            write_all(file.fileno(), data)
+            write_all(file.fileno(), data.data)
         # Not made durable: a checksum tells whether the file is whole when it is used again.
         publish(temporary, path)
     return SpilledBlock(
@@ -111,11 +114,11 @@ def write_block(block: Block, folder: Path, origin: Origin) -> SpilledBlock:
         split=origin.split,
         count=len(block.rows),
         nbytes=data.nbytes,
-        crc32c=crc32c_digits(data),  # type: ignore[arg-type] # any buffer will do
+        crc32c=f"{extend(0, data):08x}",
     )
 
 
-def _to_ipc(block: Block) -> memoryview:
+def _to_ipc(block: Block) -> NDArray[np.uint8]:
     import pyarrow as pa
 
     table = block.table
@@ -128,7 +131,7 @@ def _to_ipc(block: Block) -> memoryview:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_file(sink, table.schema) as writer:
         writer.write_table(table)
-    return memoryview(sink.getvalue())
+    return np.frombuffer(sink.getvalue(), np.uint8)
 
 
 def open_block(path: Path) -> Block:

@@ -4,15 +4,18 @@ What is in it can be made again from the source: it saves the work of a run that
 is removed with the end of the run. It holds nothing that anybody reads but the run itself.
 """
 
-import contextlib
 import fcntl
 import os
 import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from preprocess.errors import OutputError, output_error
+from preprocess.errors import OutputError, SourceError, output_error
 
 _LOCK: Final = "lock"
 
@@ -53,25 +56,31 @@ class Work:
         except OSError as error:
             raise output_error(self.folder, error) from error
 
+    def try_clear(self) -> str | None:
+        """Remove what is left here; return what could not be removed, as a note."""
+        try:
+            self.clear()
+        except OutputError as error:
+            return f"left behind, and not needed: {error}"
+        return None
+
     def release(self, *, finished: bool) -> str | None:
         """Give the folder back; remove it if nothing in it is worth keeping.
 
         Returns:
             What could not be removed, as a note.
         """
+        left = None
         try:
-            if finished:
-                self.clear()
+            if finished or os.listdir(self.folder) == [_LOCK]:
+                left = self.try_clear()
                 (self.folder / _LOCK).unlink(missing_ok=True)
-                with contextlib.suppress(OSError):  # files of others stay
-                    self.folder.rmdir()
-        except OSError as error:
-            return f"left behind, and not needed: {output_error(self.folder, error)}"
-        except OutputError as error:
-            return f"left behind, and not needed: {error}"
+                self.folder.rmdir()
+        except OSError:
+            return left  # files of others stay
         finally:
             os.close(self.descriptor)
-        return None
+        return left
 
 
 def claim_work(folder: Path) -> Work:
@@ -110,6 +119,41 @@ def _lock(folder: Path) -> int:
         os.close(descriptor)
         raise OutputError(f"{folder}: another prep run is at work here; wait for it to end")
     return descriptor
+
+
+@contextmanager
+def hold_work(out: Path, *, dry_run: bool) -> Iterator[Work]:
+    """Hold the folder of a run to `out`; what is worth keeping stays if the run is stopped.
+
+    Args:
+        out: The output folder.
+        dry_run: Hold a folder of another name, of which nothing stays.
+
+    Raises:
+        OutputError: The folder cannot be had.
+    """
+    if dry_run:
+        near = next(folder for folder in work_folder(out).parents if folder.is_dir())
+        try:
+            folder = Path(tempfile.mkdtemp(prefix=f".{out.name}.table-", dir=near))
+        except OSError as error:
+            raise output_error(near, error) from error
+        try:
+            yield Work(folder, -1)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        return
+    work = claim_work(work_folder(out))
+    finished = True
+    try:
+        yield work
+    except SourceError:
+        raise  # other options are needed, or another source
+    except BaseException:
+        finished = False
+        raise
+    finally:
+        work.release(finished=finished)
 
 
 def remove_work(folder: Path) -> str | None:

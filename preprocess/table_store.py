@@ -1,0 +1,195 @@
+"""Where the records of a split come from: parsed blocks, or windows of shuffled rows."""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loaders.format.spec import SPLITS
+from preprocess.errors import output_error
+from preprocess.sources import Item
+from preprocess.table_codes import BlockCodes
+from preprocess.table_encode import Chosen, Encoder
+from preprocess.table_shuffle import Dealer, Windows, plan_windows
+from preprocess.table_spill import SpilledBlock, open_block
+
+
+class RecordSource(Protocol):
+    """Gives the records of one split, in order."""
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """Records that are best read together, one number for each such part of the split."""
+        ...
+
+    def read(self, start: int, stop: int) -> NDArray[Any]:
+        """Return some records of the split, [stop - start], all of one part."""
+        ...
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class BlockRows:
+    """The rows of one split, in the order of the input.
+
+    Attributes:
+        encoder: Makes records of them.
+        codes: Codes of the texts in the blocks.
+        blocks: Parsed rows of all splits.
+        splits: For each block the split of each row, as its place in `SPLITS`, of a row that is
+            left out another number; None where all are of the split of the file.
+        split: The split.
+    """
+
+    encoder: Encoder
+    codes: BlockCodes
+    blocks: Sequence[SpilledBlock]
+    splits: Sequence[NDArray[np.uint8] | None]
+    split: str
+
+    @cached_property
+    def counts(self) -> NDArray[np.int64]:
+        """Rows of the split in each block."""
+        number = SPLITS.index(self.split)
+        counts = [
+            (block.count if block.split == self.split else 0)
+            if splits is None
+            else int(np.count_nonzero(splits == number))
+            for block, splits in zip(self.blocks, self.splits, strict=True)
+        ]
+        return np.array(counts, np.int64)
+
+    @cached_property
+    def firsts(self) -> NDArray[np.int64]:
+        """Place of the first row of each block in the split."""
+        return np.cumsum(self.counts) - self.counts
+
+    def read(self, start: int, stop: int) -> NDArray[Any]:
+        """Return the records of some rows, all of one block.
+
+        Raises:
+            SourceError: A value does not fit.
+        """
+        part, first = part_at(self.firsts, start)
+        start, stop = start - first, stop - first
+        splits = self.splits[part]
+        chosen: Chosen = slice(start, stop)
+        if splits is not None:
+            chosen = np.flatnonzero(splits == SPLITS.index(self.split))[start:stop]
+        block = open_block(self.blocks[part].path)
+        return self.encoder.encode(block, chosen, self.codes.of_block(part))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class WindowRows:
+    """The rows of one split, in the order of its windows.
+
+    Attributes:
+        windows: Where they are.
+    """
+
+    windows: Windows
+
+    @cached_property
+    def counts(self) -> NDArray[np.int64]:
+        """Rows in each window."""
+        return np.array(self.windows.counts, np.int64)
+
+    @cached_property
+    def firsts(self) -> NDArray[np.int64]:
+        """Place of the first row of each window in the new order."""
+        return np.cumsum(self.counts) - self.counts
+
+    def read(self, start: int, stop: int) -> NDArray[Any]:
+        """Return some records of the new order, all of one window.
+
+        Raises:
+            FormatError: The window's file cannot be read.
+        """
+        window, first = part_at(self.firsts, start)
+        return self.windows.read(window)[start - first : stop - first]
+
+
+def part_at(firsts: NDArray[np.int64], place: int) -> tuple[int, int]:
+    """Return which part a place lies in, and where that begins; parts may be empty."""
+    part = int(np.searchsorted(firsts, place, side="right")) - 1
+    return part, int(firsts[part])
+
+
+def plan_window_rows(rows: BlockRows, seed: int, folder: Path) -> WindowRows:
+    """Choose the windows of a split; nothing is written."""
+    dtype = rows.encoder.schema.record_dtype
+    count = int(rows.counts.sum())
+    return WindowRows(windows=plan_windows(folder, rows.split, seed, count, dtype))
+
+
+def deal_rows(rows: BlockRows, windows: Windows, workers: int) -> None:
+    """Deal the records of a split out to its windows, a block to a thread.
+
+    Raises:
+        SourceError: A value does not fit.
+        OutputError: The folder cannot take them.
+    """
+
+    def deal(part: int) -> None:
+        first, count = int(rows.firsts[part]), int(rows.counts[part])
+        if count:
+            dealer.deal(first, rows.read(first, first + count))
+
+    try:
+        dealer = Dealer(windows)
+        with ThreadPoolExecutor(workers, thread_name_prefix="prep-shuffle") as pool:
+            for _ in pool.map(deal, range(len(rows.blocks))):
+                pass
+    except OSError as error:
+        raise output_error(windows.folder, error) from error
+
+
+def check_rows(rows: BlockRows, workers: int) -> None:
+    """Encode all rows of a split, and keep nothing: what does not fit is named before a run.
+
+    Raises:
+        SourceError: A value does not fit.
+    """
+
+    def check(part: int) -> None:
+        first, count = int(rows.firsts[part]), int(rows.counts[part])
+        if count:
+            rows.read(first, first + count)
+
+    with ThreadPoolExecutor(workers, thread_name_prefix="prep-check") as pool:
+        for _ in pool.map(check, range(len(rows.blocks))):
+            pass
+
+
+def cut_records(source: RecordSource, split: str, size: int, nbytes: int) -> list[tuple[Item, ...]]:
+    """Cut the records of a split into shards of equal size; the last one holds the rest.
+
+    Args:
+        source: The records.
+        split: Names them.
+        size: Bytes of a record.
+        nbytes: Bytes of a shard.
+
+    Returns:
+        The items of each shard: records `start..stop` of the split, all of one part.
+    """
+    most = max(1, nbytes // size)
+    shards: list[tuple[Item, ...]] = []
+    items: list[Item] = []
+    room = most
+    start = 0
+    for end in np.cumsum(source.counts).tolist():
+        while start < end:
+            stop = min(end, start + room)
+            items.append(Item(f"{split}:{start}", (stop - start) * size, 0, start=start, stop=stop))
+            room -= stop - start
+            start = stop
+            if not room:
+                shards.append(tuple(items))
+                items, room = [], most
+    return [*shards, tuple(items)] if items else shards

@@ -1,0 +1,169 @@
+"""Parsed tables in files: whole, in the order of the input, and used again only if they are."""
+
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa  # noqa: TID253
+import pytest
+
+from preprocess.errors import OutputError, SampleError, SourceError
+from preprocess.table_block import Block, Evidence
+from preprocess.table_list import list_tables
+from preprocess.table_options import TableOptions
+from preprocess.table_scan import Load, Part, spill, spill_parts
+from preprocess.table_spill import open_block
+from preprocess.table_work import claim_work, hold_work, work_folder
+
+
+def make_block(key: str, first: int, values: list[str | None], **more: list[int]) -> Block:
+    table = pa.table(
+        {
+            "text": pa.array(values, pa.large_string()).dictionary_encode(),
+            **{name: pa.array(column) for name, column in more.items()},
+        }
+    )
+    evidence = {
+        "text": Evidence(
+            count=len(values), missing=values.count(None), kinds=frozenset({"string"})
+        ),
+        **{
+            name: Evidence(
+                count=len(column),
+                missing=0,
+                kinds=frozenset({"integer"}),
+                minimum=min(column),
+                maximum=max(column),
+            )
+            for name, column in more.items()
+        },
+    }
+    rows = np.arange(first, first + len(values))
+    errors = (SampleError(f"{key}:{first + 100}", "bad"),)
+    return Block(key, table, rows, evidence, errors)
+
+
+def loads(*blocks: Block, error: SampleError | None = None) -> Iterator[Load]:
+    for block in blocks:
+        yield lambda block=block: block  # type: ignore[misc]
+    if error is not None:
+        raise error
+
+
+def stop_with_a_block(out: Path, *, dry_run: bool) -> None:
+    with hold_work(out, dry_run=dry_run) as work:
+        (work.folder / "00000000.arrow").write_bytes(b"x")
+        raise KeyboardInterrupt
+
+
+def test_blocks_are_numbered_in_the_order_of_the_input_whichever_is_made_first(
+    tmp_path: Path,
+) -> None:
+    later_is_made = threading.Event()
+
+    def first() -> Block:
+        assert later_is_made.wait(60)
+        return make_block("a.csv", 2, ["x", None])
+
+    def second() -> Block:
+        later_is_made.set()
+        return make_block("a.csv", 4, ["y"])
+
+    part = Part(key="a.csv", split="train", loads=iter([first, second]))
+
+    found = spill_parts([part], tmp_path, 2)
+
+    assert [(block.index, block.count) for block in found.blocks] == [(0, 2), (1, 1)]
+    assert found.evidence["text"].count == 3
+    assert [error.key for error in found.errors] == ["a.csv:102", "a.csv:104"]
+    opened = open_block(found.blocks[0].path)
+    assert opened.key == "a.csv"
+    assert opened.rows.tolist() == [2, 3]
+    assert opened.table.column("text").to_pylist() == ["x", None]
+    assert opened.table.schema.field("text").type == pa.dictionary(pa.int32(), pa.large_string())
+
+
+def test_of_a_file_that_is_refused_in_the_middle_nothing_stays(tmp_path: Path) -> None:
+    bad = loads(make_block("bad.csv", 2, ["x"]), error=SampleError("bad.csv", "damaged"))
+    parts = [
+        Part(key="a.csv", split="train", loads=loads(make_block("a.csv", 2, ["y"]))),
+        Part(key="bad.csv", split="train", loads=bad),
+    ]
+
+    found = spill_parts(parts, tmp_path, 2)
+
+    assert [block.key for block in found.blocks] == ["a.csv"]
+    assert [str(error) for error in found.errors] == ["a.csv:102: bad", "bad.csv: damaged"]
+    assert found.evidence["text"].count == 1
+    assert sorted(os.listdir(tmp_path)) == ["00000000.arrow"]
+
+
+def test_files_with_other_columns_are_refused_by_name(tmp_path: Path) -> None:
+    parts = [
+        Part(key="a.csv", split="train", loads=loads(make_block("a.csv", 2, ["y"], n=[1]))),
+        Part(key="b.csv", split="train", loads=loads(make_block("b.csv", 2, ["y"], m=[1]))),
+    ]
+
+    with pytest.raises(SourceError, match=r"b.csv: other columns than a.csv: lacks 'n'.*'m'"):
+        spill_parts(parts, tmp_path, 1)
+
+
+def test_a_column_that_some_records_do_not_name_is_missing_there(tmp_path: Path) -> None:
+    blocks = (make_block("a.jsonl", 1, ["x"]), make_block("a.jsonl", 2, ["y"], n=[5]))
+
+    found = spill_parts([Part(key="a.jsonl", split="train", loads=loads(*blocks))], tmp_path, 1)
+
+    assert (found.evidence["n"].count, found.evidence["n"].missing) == (2, 1)
+    assert found.evidence["n"].minimum == 5
+
+
+def test_a_parsed_table_is_used_again_only_if_all_of_it_is_whole(tmp_path: Path) -> None:
+    source, folder = tmp_path / "a.csv", tmp_path / "work"
+    folder.mkdir()
+    source.write_text("name,n\nx,1\ny,2\n\nz,\n")
+    options = TableOptions()
+    listing = list_tables(source, options)
+    cleared: list[int] = []
+
+    def clear() -> None:
+        cleared.append(1)
+
+    first = spill(listing, options, folder, 1, clear)
+    again = spill(listing, options, folder, 2, clear)
+    assert again == first
+    assert len(cleared) == 1
+    spill(listing, TableOptions(null_values=("x",)), folder, 1, clear)
+    assert len(cleared) == 2
+    spill(listing, options, folder, 1, clear)
+    data = bytearray(first.blocks[0].path.read_bytes())
+    data[-20] ^= 1
+    first.blocks[0].path.write_bytes(data)
+    assert spill(listing, options, folder, 1, clear) == first
+    assert len(cleared) == 4
+
+
+def test_the_folder_between_the_steps_is_one_runs_and_goes_with_it(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    folder = work_folder(out)
+    with hold_work(out, dry_run=False) as work:
+        (folder / "00000000.arrow").write_bytes(b"x")
+        with pytest.raises(OutputError, match="another prep run"):
+            claim_work(folder)
+        assert work.folder == folder
+    assert not folder.exists()
+
+    with pytest.raises(KeyboardInterrupt):
+        stop_with_a_block(out, dry_run=False)
+    assert (folder / "00000000.arrow").exists()
+
+    (folder / "mine.txt").write_text("x")
+    with pytest.raises(OutputError, match=r"holds 'mine.txt', which prep did not write"):
+        claim_work(folder)
+
+
+def test_a_dry_run_leaves_no_folder(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        stop_with_a_block(tmp_path / "out", dry_run=True)
+    assert os.listdir(tmp_path) == []
