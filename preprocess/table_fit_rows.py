@@ -1,0 +1,136 @@
+"""The rows of a parsed table, column by column: what the fitting of columns reads."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loaders.errors import FormatError
+from preprocess.table_block import Block
+from preprocess.table_options import TableOptions
+from preprocess.table_plan import ColumnPlan
+from preprocess.table_spill import SpilledBlock, open_block
+from preprocess.table_splits import SKIPPED, SPLIT_NAMES, TRAIN
+from preprocess.table_values import (
+    Numbers,
+    Texts,
+    column_array,
+    datetime_part,
+    numbers_of,
+    texts_of,
+    vectors_of,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_OPENED: Final = 256
+"""Blocks that stay mapped: their pages are the page cache's, and not this process's own."""
+
+
+@lru_cache(maxsize=_OPENED)
+def _opened(path: Path, *identity: object) -> Block:
+    """Map a block; size and checksum tell it from another run's of the same name."""
+    if path.stat().st_size != identity[0]:
+        raise FormatError(f"{path}: a parsed block that has changed; start the run again")
+    return open_block(path)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """All rows, and the split of each.
+
+    Attributes:
+        blocks: Parsed rows.
+        splits: [n] uint8 of each block: codes of `table_splits`.
+        options: How numbers are written as text.
+    """
+
+    blocks: Sequence[SpilledBlock]
+    splits: Sequence[NDArray[np.uint8]]
+    options: TableOptions
+
+    def opened(self) -> Iterator[tuple[Block, NDArray[np.uint8]]]:
+        """Yield each block, and the split of each of its rows."""
+        for block, splits in zip(self.blocks, self.splits, strict=True):
+            yield _opened(block.path, block.nbytes, block.crc32c), splits
+
+    def counts(self) -> tuple[int, ...]:
+        """Return the rows of train, validation and test."""
+        totals = np.zeros(SKIPPED + 1, np.int64)
+        for splits in self.splits:
+            totals += np.bincount(splits, minlength=SKIPPED + 1)
+        return tuple(totals[: len(SPLIT_NAMES)].tolist())
+
+    def arrays(self, name: str) -> Iterator[tuple["pa.Array", NDArray[np.uint8]]]:
+        """Yield a column, block by block, and the split of each row."""
+        for block, splits in self.opened():
+            yield column_array(block.table, name), splits
+
+    def numbers(self, plan: ColumnPlan) -> Iterator[tuple[Numbers, NDArray[np.uint8]]]:
+        """Yield the numbers of a column, block by block, and the split of each row."""
+        for array, splits in self.arrays(plan.source):
+            yield column_numbers(array, plan, self.options), splits
+
+    def train(self, plan: ColumnPlan) -> Iterator[Numbers]:
+        """Yield the numbers of a column in the rows of train; of all others, none."""
+        for numbers, splits in self.numbers(plan):
+            yield numbers.of_rows(splits == TRAIN)
+
+    def texts(self, plan: ColumnPlan) -> Iterator[tuple[Texts, NDArray[np.uint8]]]:
+        """Yield the texts of a column, or those in its lists, and the split of each."""
+        for array, splits in self.arrays(plan.source):
+            if plan.kind == "vector":
+                yield texts_of(list_texts(array)), np.repeat(splits, list_counts(array))
+            else:
+                yield texts_of(array), splits
+
+    def first(
+        self, name: str, wanted: Callable[["pa.Array"], NDArray[np.bool_]]
+    ) -> tuple[str, Any] | None:
+        """Return the place and the value of the first row of a column that is wanted.
+
+        Args:
+            name: The column.
+            wanted: Marks rows of a block, [n] bool; rows without a target are passed over.
+        """
+        for block, splits in self.opened():
+            array = column_array(block.table, name)
+            marked = np.flatnonzero(wanted(array) & (splits != SKIPPED))
+            if len(marked):
+                row = int(marked[0])
+                return f"{block.key}:{block.rows[row]}", array[row].as_py()
+        return None
+
+
+def column_numbers(array: "pa.Array", plan: ColumnPlan, options: TableOptions) -> Numbers:
+    """Convert a column of a block as its plan says: to int64, or to float64."""
+    if plan.kind == "vector":
+        return vectors_of(array, plan.length, whole=plan.values == "whole")
+    if plan.part is not None:
+        # A date is the first microsecond of its day.
+        found = numbers_of(array, "datetime", options, name=plan.source)
+        return Numbers(datetime_part(found.values, "datetime", plan.part), found.valid, found.index)
+    return numbers_of(array, plan.kind, options, name=plan.name, exponent=plan.exponent)
+
+
+def list_counts(array: "pa.Array") -> NDArray[np.int64]:
+    """Return how many values each list has, [n] int64; none where it is missing."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_null(array.type):
+        return np.zeros(len(array), np.int64)
+    counts = pc.list_value_length(array).cast(pa.int64()).fill_null(0)
+    return np.asarray(counts.to_numpy(zero_copy_only=False))
+
+
+def list_texts(array: "pa.Array") -> "pa.Array":
+    """Return what the lists of a column hold, one after the other."""
+    import pyarrow as pa
+
+    return pa.nulls(0) if pa.types.is_null(array.type) else array.flatten()

@@ -1,0 +1,77 @@
+"""The plan of a column: what its values become, before any row is fitted to it."""
+
+from dataclasses import dataclass, replace
+from typing import Final, Literal, Never
+
+from loaders.format.table_schema import ColumnDtype, ColumnKind
+from preprocess.errors import SourceError
+from preprocess.table_options import Task
+
+PlanKind = ColumnKind | Literal["text", "left_out"]
+
+INT64: Final = (-(1 << 63), (1 << 63) - 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnPlan:
+    """What one column becomes.
+
+    Attributes:
+        name: In the record.
+        kind: As in `ColumnSpec`; "text" is kept for tokens, "left_out" is no part of the record.
+        role: "target" for what is predicted.
+        dtype: Stored type that is asked for; None for the narrowest.
+        float32: Floats may be rounded to float32.
+        length: Values of a vector.
+        shortest: Values of the shortest list of a vector.
+        values: What the lists of a vector hold; None until their types have been looked at.
+        exponent: Values are whole numbers times 10**exponent.
+        low: Smallest whole number; None where there is none.
+        high: Largest whole number.
+        float32_exact: float32 holds all numbers.
+        beyond_float: Whole numbers among floats may be beyond what float64 holds.
+        word: The first value that is no number, and its place; None where there is none.
+        buckets: Values are hashed into so many.
+        min_count: Rarer values share the code of unknown ones.
+        task: Of a target; "auto" where the number of its different values decides.
+        source: The column that it is taken from.
+        part: The part of the source's times that it is, one of `DATETIME_PARTS`.
+        notes: What the user should know.
+    """
+
+    name: str
+    kind: PlanKind
+    role: Literal["feature", "target"] = "feature"
+    dtype: ColumnDtype | None = None
+    float32: bool = False
+    length: int = 1
+    shortest: int = 1
+    values: Literal["whole", "floats", "texts"] | None = None
+    exponent: int = 0
+    low: int | None = None
+    high: int | None = None
+    float32_exact: bool = False
+    beyond_float: bool = False
+    word: tuple[str, str] | None = None
+    buckets: int | None = None
+    min_count: int = 1
+    task: Task = "auto"
+    source: str = ""
+    part: str | None = None
+    notes: tuple[str, ...] = ()
+
+
+def with_range(plan: ColumnPlan, low: int, high: int) -> ColumnPlan:
+    """Give a plan its range; a range that no offset form holds is refused."""
+    beyond = next((value for value in (high, low) if not INT64[0] <= value <= INT64[1]), None)
+    if beyond is not None:
+        refuse_column(plan.name, f"{beyond} is beyond int64", "--categorical")
+    if high - low + 1 > INT64[1]:
+        refuse_column(plan.name, f"the range {low}..{high} is beyond int64", "--categorical")
+    return replace(plan, low=low, high=high)
+
+
+def refuse_column(name: str, why: str, *remedies: str) -> Never:
+    """Refuse a column, and say by which options it can be taken or left out."""
+    said = " or ".join(f"{remedy} {name}" for remedy in (*remedies, "--ignore"))
+    raise SourceError(f"column {name!r}: {why}; {said}")

@@ -1,0 +1,292 @@
+"""What each column of a table becomes: decided once, by what is known of all its values."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from preprocess.errors import SourceError
+from preprocess.table_block import NULL, Evidence
+from preprocess.table_options import TableOptions, Task
+from preprocess.table_plan import ColumnPlan, refuse_column, with_range
+from preprocess.table_toml import Wish
+from preprocess.table_values import DATETIME_PARTS, EXACT_FLOAT
+
+if TYPE_CHECKING:
+    from loaders.format.table_schema import ColumnKind
+
+MAX_CLASSES: Final = 20
+"""Different whole numbers up to which a target is taken for classes."""
+
+_NUMBERS: Final[tuple[str, ...]] = (
+    "integer",
+    "float",
+    "decimal",
+    "boolean",
+    "date",
+    "datetime",
+    "time",
+)
+"""Kinds in the order in which they are chosen, where text could be several."""
+
+_SHOWN: Final = 5
+_COMMA: Final = re.compile(r"[+-]?[0-9]+,[0-9]+")
+_GROUPS: Final = re.compile(r"[+-]?[0-9]{1,3}([.,' ])[0-9]{3}(\1[0-9]{3})+([.,][0-9]+)?")
+
+
+def decide(
+    evidence: Mapping[str, Evidence],
+    columns: Sequence[str],
+    options: TableOptions,
+    wishes: Mapping[str, Wish] | None = None,
+) -> tuple[ColumnPlan, ...]:
+    """Decide what each column becomes.
+
+    Args:
+        evidence: Of every column, over all rows.
+        columns: Their names, in order.
+        options: What the user asks.
+        wishes: What `schema.toml` asks; options go before it.
+
+    Returns:
+        A plan for each column that is not ignored, in order; the parts of times follow theirs.
+
+    Raises:
+        SourceError: Columns cannot be what they should be; all of them are named.
+    """
+    wishes = wishes or {}
+    _check_names(columns, options, wishes)
+    plans: list[ColumnPlan] = []
+    refusals: list[str] = []
+    for name in columns:
+        wish = _wish_of(name, options, wishes.get(name, Wish()))
+        if wish.kind == "ignore":
+            continue
+        try:
+            plan = _decide_column(name, evidence[name], options, wish)
+        except SourceError as error:
+            refusals.append(str(error))
+            continue
+        plans += _with_parts(plan, options)
+    refusals += _ambiguous(plans)
+    if refusals:
+        more = len(refusals) - _SHOWN
+        said = "; ".join(refusals[:_SHOWN])
+        raise SourceError(f"{said}; and {more} more columns" if more > 0 else said)
+    if not any(plan.kind not in {"text", "left_out"} for plan in plans):
+        raise SourceError("no column is left that has values; nothing can be stored")
+    return tuple(plans)
+
+
+def _check_names(columns: Sequence[str], options: TableOptions, wishes: Mapping[str, Wish]) -> None:
+    """Refuse names of columns that there are not."""
+    named = {
+        "--target": (options.target,),
+        "--group-by": (options.group_by,),
+        "--split-by-time": (options.split_by_time,),
+        "--categorical": options.categorical,
+        "--numeric": options.numeric,
+        "--ignore": options.ignore,
+        "--text": options.text,
+        "--hash-buckets": tuple(name for name, _ in options.hash_buckets),
+        "--float32": tuple(name for name in options.float32 if name != "*"),
+        "--schema": tuple(wishes),
+    }
+    known = set(columns)
+    for option, names in named.items():
+        for name in names:
+            if name is not None and name not in known:
+                shown = ", ".join(map(repr, columns[:20])) + (", ..." if len(columns) > 20 else "")
+                raise SourceError(f"{option} {name!r}: no such column; there are {shown}")
+
+
+def _wish_of(name: str, options: TableOptions, wish: Wish) -> Wish:
+    """Return what is asked of a column: by options, and where they say nothing by the file."""
+    kinds: dict[str, tuple[str, ...]] = {
+        "categorical": options.categorical,
+        "numeric": options.numeric,
+        "ignore": options.ignore,
+        "text": options.text,
+    }
+    buckets = dict(options.hash_buckets).get(name)
+    if buckets is not None:
+        return Wish(kind="categorical", buckets=buckets)
+    for kind, names in kinds.items():
+        if name in names:
+            same = wish.kind == kind
+            asked = wish if same else Wish(min_count=wish.min_count)
+            return replace(asked, kind=kind)  # type: ignore[arg-type]
+    return wish
+
+
+def _decide_column(name: str, evidence: Evidence, options: TableOptions, wish: Wish) -> ColumnPlan:
+    target = name == options.target
+    plan = ColumnPlan(
+        name=name,
+        kind="left_out",
+        role="target" if target else "feature",
+        source=name,
+        dtype=wish.dtype,
+        float32=wish.dtype == "float32" or name in options.float32 or "*" in options.float32,
+        min_count=1 if target else (wish.min_count or options.min_count),
+        buckets=wish.buckets,
+        float32_exact=evidence.float32_exact,
+        word=evidence.not_kind.get("float") if "string" in evidence.kinds else None,
+    )
+    other = next((kind for kind in evidence.kinds if kind.startswith("other:")), None)
+    if other is not None:
+        refuse_column(name, f"holds {other.removeprefix('other:')}, which no number stands for")
+    if evidence.kinds == NULL or evidence.missing == evidence.count:
+        if target:
+            raise SourceError(f"target {name!r}: missing in all {evidence.count:,} rows")
+        return replace(plan, notes=(f"column {name!r}: no row has a value; it is left out",))
+    if target:
+        return _decide_target(plan, evidence, options, wish)
+    return _as_kind(plan, evidence, _kind_of(name, evidence, wish))
+
+
+def _decide_target(
+    plan: ColumnPlan, evidence: Evidence, options: TableOptions, wish: Wish
+) -> ColumnPlan:
+    """Decide a target's kind and task, as far as its range tells."""
+    if wish.kind == "text" or wish.buckets is not None or "list" in evidence.kinds:
+        raise SourceError(f"target {plan.name!r}: expected one number or class in each row")
+    task: Task = options.task
+    if task == "regression" and wish.kind is None:
+        wish = replace(wish, kind="numeric")
+    kind = _kind_of(plan.name, evidence, wish)
+    if task == "regression" and kind == "categorical":
+        raise SourceError(f"target {plan.name!r}: categorical, and no number for regression")
+    if task == "auto" and kind in {"categorical", "boolean"} and wish.kind != "numeric":
+        task = "classification"
+    elif task == "auto" and (kind != "integer" or wish.kind == "numeric"):
+        task = "regression"
+    found = _as_kind(plan, evidence, kind)
+    if task == "auto" and found.low is not None and found.high is not None:
+        few = found.high - found.low < MAX_CLASSES
+        task = "classification" if few else "auto"
+    if task == "classification":
+        found = replace(found, kind="categorical", low=None, high=None, exponent=0)
+    return replace(found, task=task)
+
+
+def _kind_of(name: str, evidence: Evidence, wish: Wish) -> str:
+    """Return the kind of a column: the one asked for if it can be, or the first that fits."""
+    kinds = evidence.kinds
+    if wish.kind in {"categorical", "text"} or wish.buckets is not None:
+        if "list" in kinds:
+            refuse_column(name, "holds lists, which are neither categories nor text")
+        return wish.kind or "categorical"
+    if not kinds:
+        refuse_column(
+            name, "holds values of different types in different files or rows", "--categorical"
+        )
+    if wish.kind == "numeric":
+        found = next((kind for kind in _NUMBERS if kind in kinds), None)
+        return found or _not_a(name, "float", evidence, "--numeric")
+    if wish.kind is not None:
+        wanted = "list" if wish.kind == "vector" else wish.kind
+        return wanted if wanted in kinds else _not_a(name, wanted, evidence, "kind")
+    if wish.dtype in {"float32", "float64"} and kinds & {"integer", "float"}:
+        return "float"
+    found = next((kind for kind in (*_NUMBERS, "list") if kind in kinds), None)
+    return found or "categorical"
+
+
+def _not_a(name: str, kind: str, evidence: Evidence, asked: str) -> str:
+    """Refuse a kind that not all values are of, by the first value that is not."""
+    if kind == "float" and evidence.kinds & {"integer"}:
+        return "float"
+    value, place = evidence.not_kind.get(kind, (None, None))
+    article = "a number" if kind in {"float", "integer"} else f"of kind {kind}"
+    if value is None:
+        found = ", ".join(sorted(evidence.kinds))
+        raise SourceError(f"column {name!r}: {asked} asks for {kind}, its values are: {found}")
+    raise SourceError(
+        f"{place}: column {name!r}: {value!r} is not {article}, which {asked} asks for; "
+        f"mend it, or --categorical {name}"
+    )
+
+
+def _as_kind(plan: ColumnPlan, evidence: Evidence, kind: str) -> ColumnPlan:
+    """Complete a plan for the kind that was found."""
+    if kind == "text":
+        return replace(plan, kind="text")
+    if kind == "categorical":
+        return replace(plan, kind="categorical", notes=tuple(_text_notes(plan.name, evidence)))
+    if kind == "list":
+        return _as_vector(plan, evidence)
+    if kind == "float" or plan.dtype in {"float32", "float64"}:
+        low, high = evidence.minimum or 0, evidence.maximum or 0
+        exact = -EXACT_FLOAT < low and high < EXACT_FLOAT
+        return replace(plan, kind="float", beyond_float=not exact)
+    notes: tuple[str, ...] = ()
+    if kind == "time":
+        notes = (f"column {plan.name!r}: times of day, as whole microseconds",)
+    stored: ColumnKind = "integer" if kind == "time" else kind  # type: ignore[assignment]
+    exponent = -(evidence.exponent or 0) if kind == "decimal" else 0
+    found = replace(plan, kind=stored, exponent=exponent, notes=notes)
+    if kind == "boolean":
+        return replace(found, low=0, high=1)
+    if kind == "decimal" or not isinstance(evidence.minimum, int):
+        return found
+    low, high = int(evidence.minimum), int(evidence.maximum or 0)
+    return with_range(found, low, high)
+
+
+def _as_vector(plan: ColumnPlan, evidence: Evidence) -> ColumnPlan:
+    """Plan lists; whether they hold numbers or texts, their types tell."""
+    lengths = evidence.list_lengths
+    shortest, longest = lengths if lengths is not None else (0, 0)
+    if not longest:
+        return replace(plan, notes=(f"column {plan.name!r}: all lists are empty; it is left out",))
+    return replace(plan, kind="vector", length=longest, shortest=shortest)
+
+
+def _text_notes(name: str, evidence: Evidence) -> Iterator[str]:
+    """Say why a column that looks like numbers is taken as text."""
+    value, place = evidence.not_kind.get("float", ("", ""))
+    if evidence.leading_zeros:
+        value, place = evidence.not_kind.get("integer", (value, place))
+        yield (
+            f"column {name!r}: text, since a number would lose how it is written"
+            + (f", such as {value!r} at {place}" if place else "")
+        )
+    elif _GROUPS.fullmatch(value):
+        yield f"{place}: column {name!r}: text; if {value!r} is a number, say --thousands"
+    elif _COMMA.fullmatch(value):
+        yield f"{place}: column {name!r}: text; if {value!r} is a number, say --decimal ,"
+
+
+def _with_parts(plan: ColumnPlan, options: TableOptions) -> Iterator[ColumnPlan]:
+    """Yield a plan, and those of the parts of its times."""
+    yield plan
+    if not options.datetime_parts or plan.role == "target" or plan.kind not in {"date", "datetime"}:
+        return
+    for part in DATETIME_PARTS:
+        if part != "hour" or plan.kind == "datetime":
+            name = f"{plan.name}.{part}"
+            yield ColumnPlan(name=name, kind="integer", source=plan.source, part=part)
+
+
+def _ambiguous(plans: Sequence[ColumnPlan]) -> Iterator[str]:
+    """Say which columns are named like the parts of another's times: a schema could not tell."""
+    times = {plan.name for plan in plans if plan.kind in {"date", "datetime"}}
+    for plan in plans:
+        stem, _, part = plan.name.rpartition(".")
+        if plan.part is None and part in DATETIME_PARTS and stem in times:
+            yield f"column {plan.name!r}: named like a part of {stem!r}; rename it or --ignore it"
+
+
+def plan_time(name: str, evidence: Mapping[str, Evidence]) -> ColumnPlan:
+    """Return how the values of a column are put in order.
+
+    Raises:
+        SourceError: They are neither numbers nor times.
+    """
+    found = evidence[name]
+    kind = next((kind for kind in _NUMBERS if kind in found.kinds and kind != "boolean"), None)
+    if kind is None or found.missing == found.count:
+        kind = _not_a(name, "datetime", found, "--split-by-time")
+    plan = ColumnPlan(name=name, kind="left_out", source=name)
+    return _as_kind(plan, found, kind)

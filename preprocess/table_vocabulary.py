@@ -1,0 +1,114 @@
+"""The different texts of a column and how often they occur: the same for any cut into blocks."""
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loaders.format.files import to_json
+from preprocess.table_text import first_not, plain_numbers, to_floats
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from preprocess.table_options import TableOptions
+
+_TOGETHER: Final = 1 << 18
+"""Texts that are added before they are merged, at least: each merge looks at all of them."""
+
+
+class TextTally:
+    """Counts texts, in several columns of counts; what is held grows with different texts alone.
+
+    Args:
+        columns: Counts of each text, such as one for each split.
+    """
+
+    def __init__(self, columns: int) -> None:
+        self._values: list[pa.LargeStringArray] = []
+        self._counts: list[NDArray[np.int64]] = []
+        self._columns = columns
+        self._merged = 0
+        self._waiting = 0
+
+    def add(self, values: "pa.LargeStringArray", counts: NDArray[np.int64]) -> None:
+        """Add texts and how often each occurs.
+
+        Args:
+            values: [k], without nulls.
+            counts: [k, columns].
+        """
+        self._values.append(values)
+        self._counts.append(counts)
+        self._waiting += len(values)
+        if self._waiting > max(self._merged, _TOGETHER):
+            self._merge()
+
+    def _merge(self) -> None:
+        import pyarrow as pa
+
+        if len(self._values) == 1 and self._waiting == 0:
+            return
+        texts = pa.concat_arrays([pa.array([], pa.large_string()), *self._values])
+        encoded = texts.dictionary_encode()
+        index = encoded.indices.to_numpy()
+        size = len(encoded.dictionary)
+        counts = np.concatenate([np.empty((0, self._columns), np.int64), *self._counts])
+        # Weights are float64, which holds counts of rows exactly.
+        sums = [np.bincount(index, weights=column, minlength=size) for column in counts.T]
+        self._values = [encoded.dictionary]
+        self._counts = [np.stack(sums, axis=1).astype(np.int64)]
+        self._merged, self._waiting = size, 0
+
+    def found(self) -> tuple["pa.LargeStringArray", NDArray[np.int64]]:
+        """Return the different texts, in the order in which they came, and [k, columns] counts."""
+        self._merge()
+        return self._values[0], self._counts[0]
+
+
+def by_count(
+    values: "pa.LargeStringArray", counts: NDArray[np.int64], least: int
+) -> NDArray[np.int64]:
+    """Return the places of texts that occur often enough: by falling count, ties by their bytes.
+
+    Args:
+        values: [k] different texts.
+        counts: [k] int64.
+        least: Rarer ones are left out; at least 1.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kept = np.flatnonzero(counts >= least)
+    table = pa.table({"count": counts[kept], "value": values.take(pa.array(kept))})
+    order = pc.sort_indices(table, [("count", "descending"), ("value", "ascending")])
+    return np.asarray(kept[order.to_numpy()])
+
+
+def by_value(values: "pa.LargeStringArray", options: "TableOptions") -> NDArray[np.int64]:
+    """Return the places of texts in ascending order: of numbers if all are, else of bytes."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    table = {"value": values}
+    keys = [("value", "ascending")]
+    if len(values) and first_not(values, "float", options) is None:
+        table = {"number": to_floats(values, options), **table}
+        keys = [("number", "ascending"), *keys]
+    found: NDArray[np.int64] = pc.sort_indices(pa.table(table), keys).to_numpy().astype(np.int64)
+    return found
+
+
+def are_numbers(values: "pa.LargeStringArray", options: "TableOptions") -> NDArray[np.bool_]:
+    """Return which texts look like numbers, [k] bool."""
+    import pyarrow.compute as pc
+
+    plain = plain_numbers(values, options)
+    found = pc.match_substring_regex(plain, r"^[-+]?[0-9]*\.?[0-9]+\.?([eE][-+]?[0-9]+)?$")
+    return np.asarray(found.to_numpy(zero_copy_only=False))
+
+
+def vocabulary_bytes(values: "pa.LargeStringArray", counts: NDArray[np.int64]) -> bytes:
+    """Return the file of a vocabulary: values in the order of their codes, with train counts."""
+    document: dict[str, Any] = {"values": values.to_pylist(), "counts": counts.tolist()}
+    return to_json(document)
