@@ -13,14 +13,13 @@ import torch
 from torch import Tensor, nn
 
 from loaders.errors import ImageTypeError, NormalizeError, SelectionError
+from loaders.exact_buffers import ExactModule
 
 # The largest value of each stored type: what 1.0 is in the 0..1 scale of the statistics.
 _LEVELS = {torch.uint8: 255.0, torch.uint16: 65535.0}
 
 # The smallest normal float32: below it 1 / std is no longer a number that float32 can hold well.
 _SMALLEST_STD = torch.finfo(torch.float32).tiny
-
-_OUTPUT_DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 
 # Stored class indices and masks; losses such as cross-entropy want int64.
 _NARROW_INTEGERS = frozenset(
@@ -40,7 +39,7 @@ class HasStatistics(Protocol):
         """Standard deviation of each channel in the 0..1 scale; None without images."""
 
 
-class Normalize(nn.Module):
+class Normalize(ExactModule):
     """`(image / levels - mean) / std` for stored integers, levels = 255 (uint8) or 65535 (uint16).
 
     The arithmetic is float32 whatever the output: 65535 does not fit float16, and bfloat16 has 8
@@ -61,18 +60,15 @@ class Normalize(nn.Module):
             dtype is not a float.
     """
 
+    exact = ("scale", "bias")
     scale: Tensor  # [C] float32, 1 / std
     bias: Tensor  # [C] float32, -mean / std
 
     def __init__(
         self, mean: Sequence[float], std: Sequence[float], *, dtype: torch.dtype | None = None
     ) -> None:
-        super().__init__()
+        super().__init__(dtype)
         _check_statistics(mean, std)
-        if dtype is not None:
-            _check_dtype(dtype)
-        self.dtype = dtype
-        self._cast_dtype = torch.float32
         scale = [1.0 / s for s in std]
         bias = [-m / s for m, s in zip(mean, std, strict=True)]
         self.register_buffer("scale", torch.tensor(scale, dtype=torch.float32))
@@ -107,11 +103,6 @@ class Normalize(nn.Module):
     def std(self) -> Tensor:
         """Standard deviation of each channel in the 0..1 scale, [C] float32, from the buffers."""
         return 1.0 / self.scale
-
-    @property
-    def output_dtype(self) -> torch.dtype:
-        """What `forward` returns."""
-        return self._cast_dtype if self.dtype is None else self.dtype
 
     def forward(self, images: Tensor) -> Tensor:
         """Normalize stored images.
@@ -154,36 +145,6 @@ class Normalize(nn.Module):
         if images.dim() >= 3 and images.shape[-1] == channels:
             message += "; these look like [..., H, W, C]: give images.movedim(-1, -3)"
         return message
-
-    def _apply(
-        self,
-        fn: Callable[[Tensor], Tensor],
-        recurse: bool = True,  # noqa: FBT001, FBT002 - torch's signature
-    ) -> Self:
-        # Every cast and move of a module ends here. A probe in the present output dtype tells a
-        # cast from a move: `.float()` after `.half()` changes it, `.to("cuda")` does not.
-        probe = torch.zeros(1, dtype=self._cast_dtype, device=self.scale.device)
-        cast_dtype = fn(probe).dtype
-        _check_dtype(cast_dtype)
-        exact = {"scale": self.scale, "bias": self.bias}
-        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        self._keep_float32(exact)
-        self._cast_dtype = cast_dtype
-        return self
-
-    def _load_from_state_dict(
-        self, state_dict: dict[str, Tensor], prefix: str, *args: object
-    ) -> None:
-        super()._load_from_state_dict(state_dict, prefix, *args)
-        # load_state_dict(assign=True) takes the file's tensors as they are, also from a file that
-        # was cast.
-        self._keep_float32({"scale": self.scale, "bias": self.bias})
-
-    def _keep_float32(self, exact: dict[str, Tensor]) -> None:
-        for name, tensor in exact.items():
-            now = getattr(self, name)
-            if now.dtype != torch.float32:
-                setattr(self, name, tensor.to(device=now.device, dtype=torch.float32))
 
 
 class NormalizedModel(nn.Module):
@@ -250,11 +211,3 @@ def _check_statistics(mean: Sequence[float], std: Sequence[float]) -> None:
                 f"channel {channel}: std is {s}, expected a finite number > 0; a channel that "
                 "never varies cannot be normalized by its own statistics"
             )
-
-
-def _check_dtype(dtype: torch.dtype) -> None:
-    if dtype not in _OUTPUT_DTYPES:
-        raise NormalizeError(
-            f"dtype is {dtype}; images are normalized to one of "
-            f"{', '.join(str(allowed) for allowed in _OUTPUT_DTYPES)}"
-        )
