@@ -20,6 +20,10 @@ MAX_NBYTES: Final = (1 << 31) - 2
 """Arrow's parser counts the bytes of a block in 32 bits."""
 
 
+_HEADER_NBYTES: Final = 1 << 16
+"""Bytes in which nearly every header ends."""
+
+
 @dataclass(frozen=True, slots=True)
 class ParsedRows:
     """Some records of a table of text.
@@ -43,7 +47,9 @@ def take_record(data: bytes, delimiter: str, key: str) -> tuple[list[str], bytes
     """
     if not data:
         return [], data
-    ends = QuoteReader(delimiter, key).ends(data)
+    ends = QuoteReader(delimiter, key).ends(data[:_HEADER_NBYTES])
+    if not len(ends):
+        ends = QuoteReader(delimiter, key).ends(data)
     end = int(ends[0]) if len(ends) else len(data)
     if fault := invalid_utf8(data[:end]):
         raise SampleError(key, f"the header is not valid UTF-8: {fault[1]} at byte {fault[0]:,}")

@@ -28,9 +28,9 @@ class Evidence:
         count: Rows.
         missing: Rows without a value.
         kinds: What all values could be. Text can be several of `TEXT_KINDS`; a column that has a
-            type is of one kind: one of these, "decimal", "time", "list", "null", or
-            "other:<type>" for what no table of numbers can hold. Whole numbers of JSON can be
-            floats too. None of them: the types of two files or blocks exclude each other.
+            type is of one kind: one of these, "decimal", "time" (of day), "list", "null",
+            or "other:<type>" for what no table of numbers can hold. Numbers of JSON can be text
+            too. None of them: the types of two files or blocks exclude each other.
         minimum: The smallest value: a whole number exactly, of dates in days and of times in
             microseconds since 1970, of decimals as Decimal; None where the values are not all
             numbers or times. NaN is left out.
@@ -81,7 +81,10 @@ class Evidence:
         )
 
     def _common(self, other: "Evidence") -> frozenset[str]:
-        """Return the kinds of both, where a column without values says nothing."""
+        """Return the kinds of both; a column without values says nothing, a strange one all."""
+        strange = {kind for kind in self.kinds | other.kinds if kind.startswith("other:")}
+        if strange:
+            return frozenset(strange)
         for ours, theirs in ((self.kinds, other.kinds), (other.kinds, self.kinds)):
             if ours == NULL:
                 return theirs

@@ -32,7 +32,9 @@ _FLOAT32_INTEGERS: Final = 1 << 24
 """Whole numbers up to this are the same in float32."""
 
 
-def text_evidence(column: Any, place: Place, options: TableOptions) -> Evidence:
+def text_evidence(
+    column: Any, place: Place, options: TableOptions, allowed: frozenset[str] = TEXT_KINDS
+) -> Evidence:
     """Look at a column of text.
 
     Args:
@@ -40,20 +42,24 @@ def text_evidence(column: Any, place: Place, options: TableOptions) -> Evidence:
             they appear first.
         place: Names rows.
         options: How numbers are written.
+        allowed: What the values may be, whatever they look like.
     """
     values = column.dictionary
-    if not len(values):
+    if column.null_count == len(column):
         return Evidence(count=len(column), missing=len(column), kinds=TEXT_KINDS)
     kinds = set(TEXT_KINDS)
     not_kind: dict[str, tuple[str, str]] = {}
+    places: dict[int, str] = {}  # most columns of words have one value that is of no other kind
     padded = False
     for kind in sorted(TEXT_KINDS - {"string"}):
-        index = first_not(values, kind, options)
+        index = first_not(values, kind, options) if kind in allowed else 0
         if index is None:
             continue
         value = values[index].as_py()
         kinds.discard(kind)
-        not_kind[kind] = (value[:_SHOWN], place(_first_row(column, index)))
+        if index not in places:
+            places[index] = place(_first_row(column, index))
+        not_kind[kind] = (value[:_SHOWN], places[index])
         if kind == "float":
             padded = is_padded(plain_numbers(values[index : index + 1], options)[0].as_py())
     minimum, maximum, exact = _range_of_text(values, kinds, options)
@@ -215,9 +221,10 @@ def _scale(column: Any) -> int:
 
     values = pc.unique(column.drop_null())
     needed: int = column.type.scale
+    make = pa.decimal256 if pa.types.is_decimal256(column.type) else pa.decimal128
     while needed > 0:
         try:
-            values = values.cast(type(column.type)(column.type.precision, needed - 1))
+            values = values.cast(make(column.type.precision, needed - 1))
         except pa.ArrowInvalid:
             break
         needed -= 1

@@ -56,7 +56,7 @@ def read_json(root: Path, item: Item, options: TextOptions) -> Iterator[Document
         if not len(lines.starts):
             continue
         if not begun:
-            _check_is_lines(block.data[lines.starts[0] : lines.stops[0]], item.key)
+            check_is_lines(block.data[lines.starts[0] : lines.stops[0]], item.key)
             begun = True
         documents = _read_fast(block, lines, options)
         if documents is None:
@@ -65,7 +65,7 @@ def read_json(root: Path, item: Item, options: TextOptions) -> Iterator[Document
             yield documents
 
 
-def _check_is_lines(first: bytes, key: str) -> None:
+def check_is_lines(first: bytes, key: str) -> None:
     """Refuse a file that is one value: as lines, it would give an error for each of them."""
     first = first.strip()
     opens = first in {b"{", b"["} or (first.startswith(b"[") and first.endswith(b","))

@@ -43,12 +43,27 @@ _SETTINGS = frozenset(
 def list_texts(source: Path, options: TextOptions) -> Listing:
     """List the items of a folder, a file, or all files that a pattern such as `a/*.jsonl` matches.
 
+    As `list_files`, with large files of JSON lines and of `lines` as several items, each the
+    records that begin in `start..stop`, and large Parquet files as several groups of row groups.
+
+    Raises:
+        SourceError: Nothing is there, nothing can be read, or the splits are ambiguous.
+    """
+    listing = list_files(source, options)
+    cut = {
+        name: tuple(part for item in items for part in cut_item(listing.root, item, options))
+        for name, items in listing.splits.items()
+    }
+    return replace(listing, splits=cut, notes=(*listing.notes, *_notes(listing, options)))
+
+
+def list_files(source: Path, options: TextOptions) -> Listing:
+    """List the files of a folder, a file, or all files that a pattern matches.
+
     In folders, files are taken by their endings, and Parquet, Arrow and JSON by content as well;
     of a dataset that `save_to_disk` wrote, the data files that its state names. Files that are
     named, alone or by a pattern, are taken whatever their names end with. Splits are found as in
-    `list_folder`; there are no labels. Large files of JSON lines and of `lines` become several
-    items, each the records that begin in `start..stop`; large Parquet files become several groups
-    of row groups.
+    `list_folder`; there are no labels.
 
     Raises:
         SourceError: Nothing is there, nothing can be read, or the splits are ambiguous.
@@ -61,11 +76,7 @@ def list_texts(source: Path, options: TextOptions) -> Listing:
     listing = _selected(listing, _reasons_by_dataset(listing))
     if listing.count == 0:
         raise SourceError(_nothing_found(source, listing))
-    cut = {
-        name: tuple(part for item in items for part in _cut(listing.root, item, options))
-        for name, items in listing.splits.items()
-    }
-    return replace(listing, splits=cut, notes=(*listing.notes, *_notes(listing, options)))
+    return listing
 
 
 def _selected(listing: Listing, reasons: dict[str, str]) -> Listing:
@@ -235,7 +246,7 @@ def _notes(listing: Listing, options: TextOptions) -> tuple[str, ...]:
     return (note,)
 
 
-def _cut(root: Path, item: Item, options: TextOptions) -> Sequence[Item]:
+def cut_item(root: Path, item: Item, options: TextOptions) -> Sequence[Item]:
     """Return a large file as several items, where its records can be found from the middle."""
     if item.nbytes <= RANGE_NBYTES:
         return [item]

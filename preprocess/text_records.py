@@ -36,9 +36,7 @@ def read_record(line: str, options: TextOptions) -> Record:
         BadRecord: It is no JSON, no object, or its texts are missing, null or no strings.
     """
     try:
-        record = _parse(line)
-        if not isinstance(record, dict):
-            raise BadRecord(f"{kind_of(record)}, not an object; write one object a line")
+        record = read_object(line)
         text = _text(record, options.text_key, options, as_json=options.json_values)
         pair = metadata = ""
         if options.pair_key is not None:
@@ -49,6 +47,21 @@ def read_record(line: str, options: TextOptions) -> Record:
     except RecursionError:
         raise BadRecord("JSON that is nested too deeply") from None
     return Record(text, pair, metadata)
+
+
+def read_object(line: str) -> dict[str, Any]:
+    """Read one line of JSON that is an object. Of a key that is there twice, the last value counts.
+
+    Raises:
+        BadRecord: It is no JSON, or no object.
+    """
+    try:
+        record = _parse(line)
+    except RecursionError:
+        raise BadRecord("JSON that is nested too deeply") from None
+    if not isinstance(record, dict):
+        raise BadRecord(f"{kind_of(record)}, not an object; write one object a line")
+    return record
 
 
 def _parse(line: str) -> Any:

@@ -18,6 +18,7 @@ from preprocess.text_kinds import HEAD_NBYTES, compression_of, is_arrow_file
 from preprocess.text_options import TextOptions
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     import pyarrow.parquet
 
 _MAX_BATCH_ROWS: Final = 1 << 16
@@ -129,33 +130,38 @@ def read_arrow(root: Path, item: Item, options: TextOptions) -> Iterator[Documen
     Raises:
         SampleError: The file is damaged, or has no such columns of text.
     """
-    import pyarrow.ipc
-
     with open_table(root, item) as source:
-        head = source.read(HEAD_NBYTES)
-        source.seek(0)
-        if head.startswith(b"FEA1"):
-            raise SampleError(
-                item.key, "Feather version 1, which is not read: write it as Arrow or Parquet"
-            )
-        reader: Any
-        if is_arrow_file(head):
-            reader = pyarrow.ipc.open_file(source)
-            batches = (reader.get_batch(index) for index in range(reader.num_record_batches))
-        else:
-            reader = pyarrow.ipc.open_stream(source)
-            batches = iter(reader)
+        schema, batches = open_batches(source, item.key)
         filled = (batch for batch in batches if len(batch))
         first = next(filled, None)
         if first is None:
             return
-        paths = {key: find_column(reader.schema, key, item.key) for key in needed_keys(options)}
+        paths = {key: find_column(schema, key, item.key) for key in needed_keys(options)}
         tops = list(dict.fromkeys(path[0] for path in paths.values()))
         selected = (batch.select(tops) for batch in chain([first], filled))
-        yield from _documents(_of_block_size(selected), paths, 0, item.key, options)
+        yield from _documents(of_block_size(selected), paths, 0, item.key, options)
 
 
-def _of_block_size(batches: Iterator[Any]) -> Iterator[Any]:
+def open_batches(source: Any, key: str) -> "tuple[pa.Schema, Iterator[pa.RecordBatch]]":
+    """Return what an Arrow file, in the file or the stream format, says of its columns, and holds.
+
+    Raises:
+        SampleError: It is of a format that Arrow has given up.
+    """
+    import pyarrow.ipc
+
+    head = source.read(HEAD_NBYTES)
+    source.seek(0)
+    if head.startswith(b"FEA1"):
+        raise SampleError(key, "Feather version 1, which is not read: write it as Arrow or Parquet")
+    if is_arrow_file(head):
+        file = pyarrow.ipc.open_file(source)
+        return file.schema, (file.get_batch(index) for index in range(file.num_record_batches))
+    stream = pyarrow.ipc.open_stream(source)
+    return stream.schema, iter(stream)
+
+
+def of_block_size(batches: Iterator[Any]) -> Iterator[Any]:
     """Yield the same rows in tables of about a block: small batches together, large ones cut."""
     import pyarrow as pa
 

@@ -1,0 +1,83 @@
+"""Data frames in memory -> blocks: of pandas, polars, or anything that Arrow takes as a table."""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from preprocess.errors import SourceError
+from preprocess.table_block import Block
+from preprocess.table_columns import readable_columns, with_unread
+from preprocess.table_options import TableOptions
+from preprocess.table_parse import parse_block
+from preprocess.table_read import RawBlock
+from preprocess.text_records import listed
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+FRAME: Final = "DataFrame"
+"""Names a frame, where files have their paths."""
+
+_MAX_ROWS: Final = 1 << 16
+
+
+def blocks_of_frame(frame: Any, options: TableOptions) -> Iterator[Block]:
+    """Yield the rows of a frame; they are numbered from 1. Its index is no column.
+
+    Args:
+        frame: A DataFrame of pandas or polars, or a table of pyarrow.
+        options: Which columns are not looked at.
+
+    Raises:
+        SourceError: It is no frame, or a column holds what no column of one type can.
+    """
+    table = _as_table(frame, options)
+    for start in range(0, len(table), _MAX_ROWS):
+        part = table.slice(start, _MAX_ROWS)
+        raw = RawBlock(key=FRAME, kind="table", first=start + 1, table=part)
+        yield parse_block(raw, options)
+
+
+def _as_table(frame: Any, options: TableOptions) -> "pa.Table":
+    import pyarrow as pa
+
+    if hasattr(frame, "to_arrow"):
+        frame = frame.to_arrow()
+    if isinstance(frame, pa.Table):
+        _check_names(list(frame.column_names))
+        selected = frame.select(readable_columns(frame.schema, options))
+        return with_unread(selected, frame.schema, len(frame), options)
+    if not (hasattr(frame, "columns") and hasattr(frame, "iloc")):
+        kind = f"{type(frame).__module__}.{type(frame).__qualname__}"
+        raise SourceError(f"{kind}: expected a DataFrame of pandas or polars, or an Arrow table")
+    names = [str(name) for name in frame.columns]
+    _check_names(names)
+    unread = options.unread
+    columns = [
+        pa.nulls(len(frame)) if name in unread else _as_column(frame.iloc[:, index], name)
+        for index, name in enumerate(names)
+    ]
+    return pa.table(columns, names=names)
+
+
+def _check_names(names: list[str]) -> None:
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise SourceError(f"{FRAME}: several columns are named {listed(twice)}")
+    if "" in names:
+        raise SourceError(f"{FRAME}: column {names.index('') + 1} has no name")
+
+
+def _as_column(series: Any, name: str) -> "pa.Array | pa.ChunkedArray":
+    """Return a column of pandas; NaN of object columns and NaT are missing values."""
+    import pyarrow as pa
+
+    try:
+        return pa.Array.from_pandas(series)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        kinds = Counter(type(value).__name__ for value in series)
+        found = ", ".join(f"{count:,} {kind}" for kind, count in kinds.most_common(4))
+        raise SourceError(
+            f"{FRAME}: column {name!r} holds values of several types, or of one that no column "
+            f"can be ({found}); give it one type, as by .astype(str), or --ignore it"
+        ) from error
