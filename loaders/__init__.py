@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     )
     from loaders.mix import Mix
     from loaders.normalize import Normalize, NormalizedModel
+    from loaders.standardize import Standardize
+    from loaders.table_encoder import TableEncoder
+    from loaders.tables import TableDataset, open_table
     from loaders.token_packs import document_mask
     from loaders.tokens import TokenDataset, open_token_file, open_tokens
 
@@ -40,10 +43,14 @@ __all__ = [
     "SelectionError",
     "ShardDataset",
     "ShardsError",
+    "Standardize",
+    "TableDataset",
+    "TableEncoder",
     "TokenDataset",
     "VersionError",
     "document_mask",
     "open_dataset",
+    "open_table",
     "open_token_file",
     "open_tokens",
 ]
@@ -54,9 +61,13 @@ _MODULES = {
     "Normalize": "normalize",
     "NormalizedModel": "normalize",
     "ShardDataset": "dataset",
+    "Standardize": "standardize",
+    "TableDataset": "tables",
+    "TableEncoder": "table_encoder",
     "TokenDataset": "tokens",
     "document_mask": "token_packs",
     "open_dataset": "dataset",
+    "open_table": "tables",
     "open_token_file": "tokens",
     "open_tokens": "tokens",
 }

@@ -103,6 +103,8 @@ class ShardDataset(Dataset[dict[str, Any]]):
             raise SelectionError(f"{path}: no split {split!r}; stored are {stored}: give split=...")
         if self.manifest.kind == "tokens":
             raise SelectionError(f"{path}: holds tokens; open it with loaders.open_tokens")
+        if self.manifest.kind == "table":
+            raise SelectionError(f"{path}: holds a table; open it with loaders.open_table")
         if self.manifest.kind not in _VIEWS:
             raise FormatError(
                 f"{path}: kind {self.manifest.kind!r} is none of {sorted(_VIEWS)}; "

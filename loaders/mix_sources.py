@@ -10,13 +10,14 @@ from numpy.typing import NDArray
 from loaders.dataset import ShardDataset
 from loaders.errors import SelectionError
 from loaders.state import tokens_each
+from loaders.tables import TableDataset
 from loaders.token_rows import Chat, Padded
 from loaders.token_views import TokenPart, TokenView, count_of
 from loaders.views import Gatherable, Part, View
 
 Split = Callable[[NDArray[np.int64]], list[tuple[int, NDArray[np.int64], NDArray[np.int64]]]]
 
-_FACTS: Final = ("kind", "classes", "tokenizer", "arrays")
+_FACTS: Final = ("kind", "classes", "tokenizer", "columns", "vocabularies", "arrays")
 _PROBE: Final = np.zeros(1, np.int64)
 
 
@@ -99,20 +100,34 @@ def check_sources(sources: Sequence[Gatherable]) -> None:
     for dataset in sources[1:]:
         for what, one, other in zip(_FACTS, _facts(first), _facts(dataset), strict=True):
             if one != other:
+                ours, theirs = _differing(one, other)
                 raise SelectionError(
-                    f"{dataset.path}: {what} {other}, {first.path} has {one}: only datasets that "
+                    f"{dataset.path}: {what} {theirs}, {first.path} has {ours}: only datasets that "
                     "agree in this can be mixed"
                 )
 
 
+def _differing(one: Any, other: Any) -> tuple[Any, Any]:
+    """Return two facts, of lists and dicts what is not in both: tables can have many columns."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        one, other = sorted(one.items()), sorted(other.items())
+    if isinstance(one, list) and isinstance(other, list):
+        return [v for v in one if v not in other] or one, [
+            v for v in other if v not in one
+        ] or other
+    return one, other
+
+
 def _facts(dataset: Gatherable) -> tuple[Any, ...]:
     """Return what has to be equal in all sources, in the order of `_FACTS`."""
-    classes = dataset.classes if isinstance(dataset, ShardDataset) else ()
+    classes = dataset.classes if isinstance(dataset, ShardDataset | TableDataset) else ()
     kind, tokenizer = type(dataset).__name__, None
+    columns, vocabularies = dataset.coding if isinstance(dataset, TableDataset) else (None, None)
     if isinstance(dataset, TokenView):
         kind = type(dataset.look).__name__
         tokenizer = dataset.look.store.manifest.recipe.get("tokenizer_sha256")
-    return kind, classes, tokenizer, [_part_facts(part) for part in dataset.views]
+    arrays = [_part_facts(part) for part in dataset.views]
+    return kind, classes, tokenizer, columns, vocabularies, arrays
 
 
 def _part_facts(part: Part) -> tuple[Any, ...]:

@@ -1,0 +1,192 @@
+"""One column of values -> what is stored of it: codes with an offset, codes of texts, or floats."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import numpy as np
+from google_crc32c import value as crc32c
+from numpy.typing import NDArray
+
+from loaders.errors import SelectionError
+from loaders.format.table_schema import ColumnSpec
+from loaders.table_values import MisfitError, Values, floats, is_missing, text_of, whole_numbers
+
+UNKNOWN: Final = 1
+"""Code of a value that a vocabulary does not have."""
+
+DATETIME_PARTS: Final = ("year", "month", "day", "weekday", "hour")
+"""What may stand beside times, as columns called like `when.year`."""
+
+_SHOWN: Final = 80
+"""Characters of a wrong value that a message repeats."""
+
+Codes = Mapping[str, int]
+"""Value -> code."""
+
+
+def encode_column(spec: ColumnSpec, values: Values, codes: Codes | None) -> NDArray[Any]:
+    """Encode a column.
+
+    Args:
+        spec: The column.
+        values: [n], of a vector [n] lists or [n, length].
+        codes: Of a column with a vocabulary.
+
+    Returns:
+        [n], or [n, length], of the stored dtype.
+
+    Raises:
+        SelectionError: A value is not of the column's kind, or outside what is stored.
+    """
+    if spec.kind == "vector":
+        return _encode_lists(spec, values, codes)
+    if isinstance(values, np.ndarray) and values.ndim != 1:
+        raise SelectionError(f"column {spec.name!r} has shape {values.shape}, expected [n]")
+    try:
+        return _encode(spec, values, codes)
+    except MisfitError as bad:
+        raise _error(spec, bad.position, values[bad.position], bad.reason) from bad
+
+
+def encode_part(spec: ColumnSpec, values: Values, part: str) -> Values:
+    """Return a part of dates or times in UTC; Monday is 0.
+
+    Args:
+        spec: Column of the times.
+        values: [n] times.
+        part: One of `DATETIME_PARTS`.
+
+    Raises:
+        SelectionError: A value is no time.
+    """
+    try:
+        numbers, valid = whole_numbers(values, spec.kind, 0)
+    except MisfitError as bad:
+        raise _error(spec, bad.position, values[bad.position], bad.reason) from bad
+    times = numbers.view("M8[D]" if spec.kind == "date" else "M8[us]")
+    days, months = times.astype("M8[D]"), times.astype("M8[M]")
+    if part == "year":
+        found = times.astype("M8[Y]").astype(np.int64) + 1970
+    elif part == "month":
+        found = months.astype(np.int64) % 12 + 1
+    elif part == "day":
+        found = (days - months).astype(np.int64) + 1
+    elif part == "weekday":
+        found = (days.astype(np.int64) + 3) % 7  # 1970 began on a Thursday
+    else:
+        found = (times - days).astype("m8[h]").astype(np.int64)
+    return [value if known else None for value, known in zip(found.tolist(), valid, strict=True)]
+
+
+def _encode(spec: ColumnSpec, values: Values, codes: Codes | None) -> NDArray[Any]:
+    if codes is not None or spec.buckets is not None:
+        return _encode_texts(spec, values, codes)
+    if spec.dtype == "float64":
+        return floats(values)
+    if spec.dtype == "float32":
+        return _encode_float32(floats(values))
+    kind = "integer" if spec.kind == "vector" else spec.kind
+    numbers, valid = whole_numbers(values, kind, spec.exponent)
+    low, high = spec.offset, spec.offset + int(np.iinfo(spec.dtype).max) - 1
+    bad = ((numbers < low) | (numbers > high)) & valid
+    if bad.any():
+        unit = f" * 10**{spec.exponent}" if spec.exponent else ""
+        reason = f"is outside {low}..{high}{unit}, which {spec.dtype} holds"
+        raise MisfitError(int(np.argmax(bad)), reason)
+    shift = np.uint64((1 - spec.offset) % (1 << 64))
+    stored = numbers.view(np.uint64) + shift  # modulo 2**64: exact within the range
+    return np.where(valid, stored, np.uint64(0)).astype(spec.dtype)
+
+
+def _encode_float32(values: NDArray[np.float64]) -> NDArray[np.float32]:
+    with np.errstate(over="ignore"):
+        found = values.astype(np.float32)
+    beyond = np.isinf(found) & np.isfinite(values)
+    if beyond.any():
+        raise MisfitError(int(np.argmax(beyond)), "is beyond float32")
+    return found
+
+
+def _encode_texts(spec: ColumnSpec, values: Values, codes: Codes | None) -> NDArray[Any]:
+    look = _look(spec, codes)
+    if not isinstance(values, np.ndarray):
+        return _look_up(values, look, spec)
+    distinct, firsts, places = np.unique(values, return_index=True, return_inverse=True)
+    try:
+        return _look_up(distinct, look, spec)[places]
+    except MisfitError as bad:
+        raise MisfitError(int(firsts[bad.position]), bad.reason) from bad
+
+
+def _look_up(values: Values, look: Callable[[Any], int], spec: ColumnSpec) -> NDArray[Any]:
+    known: dict[str, int] = {}
+    found = np.empty(len(values), spec.dtype)
+    for position, value in enumerate(values):
+        is_text = type(value) is str
+        code = known.get(value) if is_text else None
+        if code is None:
+            try:
+                code = look(value)
+            except (TypeError, ValueError) as error:
+                raise MisfitError(position, str(error)) from error
+            if is_text:
+                known[value] = code
+        found[position] = code
+    return found
+
+
+def _look(spec: ColumnSpec, codes: Codes | None) -> Callable[[Any], int]:
+    """Return what gives the code of one value."""
+
+    def hashed(value: Any) -> int:
+        return 0 if is_missing(value) else 1 + crc32c(text_of(value).encode()) % (spec.buckets or 1)
+
+    def known(value: Any) -> int:
+        if codes is None:
+            raise ValueError("has no vocabulary")
+        lost = is_missing(value)
+        code = codes.get(value if isinstance(value, str) else "" if lost else text_of(value))
+        if code is None and isinstance(value, float | np.floating) and value.is_integer():
+            # What pandas makes of whole numbers of which some are missing.
+            code = codes.get(str(int(value)))
+        if code is not None and (isinstance(value, str) or not lost):
+            return code
+        if spec.role == "target":
+            raise ValueError("is missing" if lost else f"is none of the {len(codes)} classes")
+        return 0 if lost else UNKNOWN
+
+    return known if spec.buckets is None else hashed
+
+
+def _encode_lists(spec: ColumnSpec, values: Values, codes: Codes | None) -> NDArray[Any]:
+    """Encode lists: what one of texts lacks to its length is missing, others are of one length."""
+    exact = codes is None and spec.buckets is None
+    rows: list[int] = []
+    flat: list[Any] = []
+    for row, value in enumerate(values):
+        is_list = hasattr(value, "__len__") and not isinstance(value, str | bytes)
+        if not is_list and is_missing(value):
+            continue
+        if not is_list:
+            raise _error(spec, row, value, "is no list")
+        if len(value) != spec.length and (exact or len(value) > spec.length):
+            count = spec.length if exact else f"up to {spec.length}"
+            raise _error(spec, row, value, f"has {len(value)} values, expected {count}")
+        rows += [row] * len(value)
+        flat += value.tolist() if isinstance(value, np.ndarray) else value
+    missing = np.nan if spec.dtype.startswith("float") else 0
+    found = np.full((len(values), spec.length), missing, spec.dtype)
+    at = np.array(rows, np.int64)
+    try:
+        encoded = _encode(spec, flat, codes)
+    except MisfitError as bad:
+        raise _error(spec, rows[bad.position], flat[bad.position], bad.reason) from bad
+    _, firsts, counts = np.unique(at, return_index=True, return_counts=True)
+    found[at, np.arange(len(at)) - np.repeat(firsts, counts)] = encoded
+    return found
+
+
+def _error(spec: ColumnSpec, row: int, value: Any, reason: str) -> SelectionError:
+    shown = repr(value)
+    shown = shown if len(shown) <= _SHOWN else shown[:_SHOWN] + "..."
+    return SelectionError(f"column {spec.name!r}, row {row}: {shown} {reason}")

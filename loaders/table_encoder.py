@@ -1,0 +1,176 @@
+"""Values at serving time become the records that `prep table` stores of them, and batches."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from loaders.errors import SelectionError
+from loaders.format.table_schema import ColumnSpec
+from loaders.table_coding import DATETIME_PARTS, UNKNOWN, encode_column, encode_part
+from loaders.table_files import read_table, read_vocabulary
+from loaders.table_numbers import Numeric
+from loaders.table_values import Values
+from loaders.table_views import TARGET, sort_columns, table_entries
+
+_FIRST: Final = 2
+"""Code of the first value of a vocabulary."""
+
+
+class Frame(Protocol):
+    """What pandas and polars have in common."""
+
+    @property
+    def columns(self) -> Iterable[str]:
+        """Names of the columns."""
+        ...
+
+    def __getitem__(self, name: str, /) -> Any:
+        """Return a column."""
+        ...
+
+
+class TableEncoder:
+    """Encodes values as the training data was encoded, for serving.
+
+    Values are Python's or NumPy's, or text as it stands in a CSV file; missing are None, NaN, NaT,
+    pandas.NA and "". Times are datetime64, ISO 8601 text or Python's datetime; without a zone they
+    are UTC. A value that a vocabulary does not have becomes 1, unknown.
+
+    Args:
+        path: The folder of the training data.
+        numeric: As in `open_table`, for `batch`.
+
+    Raises:
+        IncompleteError: There is no finished dataset in the folder.
+        SelectionError: The dataset is none of a table.
+        FormatError: It is damaged.
+
+    Attributes:
+        schema: The columns.
+    """
+
+    def __init__(self, path: str | Path, *, numeric: Numeric = "values") -> None:
+        root = Path(path).absolute()
+        manifest, self.schema = read_table(root)
+        columns = sort_columns(self.schema, str(root))
+        self._entries = table_entries(self.schema, columns, numeric)
+        self._target = None if columns.target is None else columns.target.name
+        self._codes = {
+            spec.name: {
+                text: code
+                for code, text in enumerate(
+                    read_vocabulary(root, manifest, spec),
+                    start=0 if spec.role == "target" else _FIRST,
+                )
+            }
+            for spec in self.schema.columns
+            if spec.vocabulary is not None
+        }
+
+    def encode(self, data: Mapping[str, Any] | Frame) -> NDArray[Any]:
+        """Encode samples.
+
+        Args:
+            data: Column -> [n] values, a list or an array; or a DataFrame of pandas or polars.
+                Columns that the schema does not have are passed over. The target may be left out;
+                it is then 0 in the records. Parts of times (`when.year`) are made of the times
+                (`when`) where they are not given.
+
+        Returns:
+            [n] of the schema's record dtype, byte for byte what `prep table` would store.
+
+        Raises:
+            SelectionError: A column is not there, or a value is not of its kind or outside what is
+                stored; it names column, row (from 0) and value.
+        """
+        given = _columns(data)
+        found = {spec.name: self._values(spec, given) for spec in self.schema.columns}
+        counts = {name: len(values) for name, values in found.items() if values is not None}
+        if len(set(counts.values())) > 1:
+            raise SelectionError(f"columns of different lengths: {counts}")
+        records = np.zeros(next(iter(counts.values()), 0), self.schema.record_dtype)
+        for spec in self.schema.columns:
+            values = found[spec.name]
+            if values is not None:
+                records[spec.name] = encode_column(spec, values, self._codes.get(spec.name))
+        return records
+
+    def batch(self, data: Mapping[str, Any] | Frame) -> dict[str, Tensor]:
+        """Encode samples into a batch.
+
+        Args:
+            data: As for `encode`.
+
+        Returns:
+            What a batch of a `Loader` holds, see `TableDataset`; without "target" if `data` has
+            none.
+
+        Raises:
+            SelectionError: As for `encode`.
+        """
+        given = _columns(data)
+        records = self.encode(data)
+        rows = torch.from_numpy(records.view(np.uint8).reshape(len(records), records.itemsize))
+        left_out = self._target is not None and self._target not in given
+        entries = [e for e in self._entries if not (left_out and e.name == TARGET)]
+        return {entry.name: entry.show(rows) for entry in entries}
+
+    def unknown(self, records: NDArray[Any]) -> dict[str, int]:
+        """Count the values of records that no vocabulary has.
+
+        Args:
+            records: [n], from `encode`.
+
+        Returns:
+            Column -> how many, for each feature with a vocabulary.
+        """
+        return {
+            spec.name: int(np.count_nonzero(records[spec.name] == UNKNOWN))
+            for spec in self.schema.columns
+            if spec.vocabulary is not None and spec.role == "feature"
+        }
+
+    def _values(self, spec: ColumnSpec, given: Mapping[str, Any]) -> Values | None:
+        if spec.name in given:
+            return _sequence(spec.name, given[spec.name])
+        stem, _, part = spec.name.rpartition(".")
+        if stem in given and part in DATETIME_PARTS:
+            times = next((s for s in self.schema.columns if s.name == stem), spec)
+            if times.kind in {"date", "datetime"}:
+                return encode_part(times, _sequence(stem, given[stem]), part)
+        if spec.role == "target":
+            return None
+        raise SelectionError(f"column {spec.name!r} is missing; given are {sorted(given)}")
+
+
+def _columns(data: Mapping[str, Any] | Frame) -> Mapping[str, Any]:
+    if isinstance(data, Mapping):
+        return data
+    if not hasattr(data, "columns"):
+        raise SelectionError(
+            f"data is a {type(data).__name__}, expected a dict of columns or a DataFrame"
+        )
+    return {name: data[name] for name in data.columns}
+
+
+def _sequence(name: str, column: Any) -> Values:
+    """Return a column as a list of Python's objects, or an array that holds the same."""
+    if isinstance(column, Tensor):
+        column = column.numpy(force=True)
+    if isinstance(column, str | bytes | Mapping) or not hasattr(column, "__len__"):
+        raise SelectionError(
+            f"column {name!r} is a {type(column).__name__}, expected a list or an array with a "
+            "value for each sample"
+        )
+    dtype = getattr(column, "dtype", None)
+    if isinstance(dtype, np.dtype) and dtype.kind in "biufM":
+        return np.asarray(column)
+    # Columns of pandas and polars with other types hold what NumPy has no type for.
+    exact = getattr(column, "to_list", None) or getattr(column, "tolist", None)
+    found: list[Any] = list(column) if exact is None else exact()
+    return found

@@ -1,0 +1,66 @@
+"""The files of a table beside its shards, read as the manifest names them: schema, vocabularies."""
+
+from pathlib import Path
+from typing import Final
+
+from loaders.errors import FormatError, SelectionError
+from loaders.format.files import checksum, read_json
+from loaders.format.spec import Manifest, read_manifest
+from loaders.format.strict import Place
+from loaders.format.table_schema import (
+    TABLE_SCHEMA,
+    ColumnSpec,
+    TableSchema,
+    read_table_schema,
+)
+
+TABLE: Final = "table"
+"""Kind of dataset."""
+
+
+def read_table(root: Path) -> tuple[Manifest, TableSchema]:
+    """Read the description of a table.
+
+    Raises:
+        IncompleteError: There is no finished dataset in the folder.
+        SelectionError: The dataset is none of a table.
+        MissingShardError: The schema is not there.
+        FormatError: Manifest or schema is damaged.
+        VersionError: A newer format wrote it.
+    """
+    manifest = read_manifest(root)
+    if manifest.kind != TABLE:
+        remedy = "open_tokens" if manifest.kind == "tokens" else "open_dataset"
+        raise SelectionError(
+            f"{root}: a dataset of kind {manifest.kind!r} is no table: open it with "
+            f"loaders.{remedy}"
+        )
+    schema = read_table_schema(root, manifest)
+    if schema is None:
+        raise FormatError(f"{root}: the manifest names no {TABLE_SCHEMA}; prepare the table again")
+    return manifest, schema
+
+
+def read_vocabulary(root: Path, manifest: Manifest, spec: ColumnSpec) -> tuple[str, ...]:
+    """Read the values of a column, in the order of their codes; () for one without a vocabulary.
+
+    Raises:
+        MissingShardError: The file is not there.
+        FormatError: It is not what manifest and schema promise.
+    """
+    if spec.vocabulary is None:
+        return ()
+    path = root / spec.vocabulary
+    place = Place(str(path))
+    entry = place.mapping(read_json(path), {"values", "counts"})
+    found = (path.stat().st_size, checksum(path))
+    promised = manifest.extras.get(spec.vocabulary)
+    place.expect(found == promised, found, f"size and CRC-32C {promised}")
+    values = place.at("values").sequence(entry["values"])
+    place.at("values").expect(
+        all(isinstance(value, str) for value in values)
+        and len(set(values)) == len(values) == spec.values,
+        values,
+        f"{spec.values} different strings",
+    )
+    return tuple(values)

@@ -1,0 +1,295 @@
+"""Values of one column, as a program has them, become whole numbers, floats or texts.
+
+The same values give the same numbers here as when `prep table` reads them from a file, where they
+can be written there at all.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from numbers import Integral, Real
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+Values = Sequence[Any] | NDArray[Any]
+
+_INTEGER: Final = re.compile("0|-?[1-9][0-9]*")
+_FLOAT: Final = re.compile(
+    r"-?(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?"
+    "|(?i:-?(?:inf|infinity)|nan)"
+)
+_TIME: Final = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
+    r"(?:[T ][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,6})?)?(?:Z|[-+][0-9]{2}(?::?[0-9]{2})?)?)?"
+)
+_BOOLEANS: Final = {"true": 1, "True": 1, "TRUE": 1, "false": 0, "False": 0, "FALSE": 0}
+_INT64: Final = 1 << 63
+_EXACT_FLOAT: Final = 1 << 53
+_EXACT_POWER: Final = 22
+"""10**22 is the largest power of ten that is exact in float64."""
+_MOST_PLACES: Final = 1000
+_UNITS: Final = {"date": "D", "datetime": "us"}
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class MisfitError(Exception):
+    """A value is not of the column's kind."""
+
+    def __init__(self, position: int, reason: str) -> None:
+        super().__init__(reason)
+        self.position = position
+        self.reason = reason
+
+
+def is_missing(value: Any) -> bool:
+    """Return whether it is None, NaN, NaT, pandas.NA, or an empty text."""
+    if value is None or isinstance(value, str):
+        return value is None or not value
+    # pandas.NA has no truth value, and pandas is not asked for here.
+    return type(value).__name__ == "NAType" or bool(value != value)
+
+
+def whole_numbers(
+    values: Values, kind: str, exponent: int
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Convert values of a kind that is stored as whole numbers.
+
+    Args:
+        values: [n].
+        kind: "integer", "boolean", "date", "datetime" or "decimal".
+        exponent: Decimals are in units of 10**exponent.
+
+    Returns:
+        [n] int64, 0 for missing ones, and [n] bool, False for them.
+
+    Raises:
+        MisfitError: One is not of the kind, or not a multiple of the unit, or beyond int64.
+    """
+    array = _plain_array(values)
+    if array is not None and array.dtype.kind == "M":
+        return _times(array, kind)
+    if array is not None and kind not in _UNITS:
+        found = _from_numbers(array, kind, exponent)
+        if found is not None:
+            return found
+    convert: dict[str, Callable[[Any], int]] = {
+        "integer": _integer,
+        "boolean": _boolean,
+        "date": _date,
+        "datetime": _datetime,
+        "decimal": lambda value: _decimal(value, exponent),
+    }
+    return _each(values, convert[kind])
+
+
+def floats(values: Values) -> NDArray[np.float64]:
+    """Convert numbers: [n] float64, NaN for missing ones.
+
+    Raises:
+        MisfitError: One is no number.
+    """
+    array = _plain_array(values)
+    if array is not None and array.dtype.kind != "M":
+        return array.astype(np.float64)
+    found = np.full(len(values), np.nan)
+    for position, value in enumerate(values):
+        if not is_missing(value):
+            found[position] = _at(position, value, _float)
+    return found
+
+
+def text_of(value: Any) -> str:
+    """Return a value that is not missing as `prep table` writes it for a vocabulary.
+
+    Raises:
+        TypeError: It has no such form.
+    """
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, bool | np.bool_):
+        return "true" if value else "false"
+    if isinstance(value, Integral):
+        return str(int(value))
+    if isinstance(value, np.datetime64):
+        return text_of(value.astype("M8[us]").item())
+    if isinstance(value, date | time):  # a datetime is a date
+        return value.isoformat()
+    if isinstance(value, Real | Decimal):
+        return str(value) if isinstance(value, Decimal) else str(float(value))
+    raise TypeError("is no text, number, truth value or time")
+
+
+def _plain_array(values: Values) -> NDArray[Any] | None:
+    """Return values as an array of numbers or times, if that changes none of them."""
+    if isinstance(values, np.ndarray):
+        return values if values.dtype.kind in "biufM" else None
+    types = set(map(type, values))
+    if not types or types <= {float, type(None)}:
+        return np.array(values, np.float64)
+    if types == {bool}:
+        return np.array(values, np.bool_)
+    if types == {int} and all(-_INT64 <= value < _INT64 for value in values):
+        return np.array(values, np.int64)
+    return None
+
+
+def _times(array: NDArray[Any], kind: str) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    valid = ~np.isnat(array)
+    if kind not in _UNITS:
+        _refuse(valid, f"is a time, not of kind {kind}")
+    found = array.astype(f"M8[{_UNITS[kind]}]") if kind in _UNITS else array
+    _refuse((found != array) & valid, f"is finer than {_UNITS.get(kind)}, which are stored")
+    return np.where(valid, found.view(np.int64), 0), valid
+
+
+def _from_numbers(
+    array: NDArray[Any], kind: str, exponent: int
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]] | None:
+    """Convert numbers; None where each has to be looked at in decimals."""
+    valid = ~np.isnan(array) if array.dtype.kind == "f" else np.ones(len(array), np.bool_)
+    if kind == "boolean":
+        _refuse((array != 0) & (array != 1) & valid, "is neither true nor false")
+    elif kind == "decimal" and exponent:
+        return _from_decimals(array, valid, exponent)
+    if array.dtype.kind == "f":
+        known = np.where(valid, array, 0).astype(np.float64)
+        _refuse(known != np.rint(known), "is no whole number")
+        _refuse((known < -float(_INT64)) | (known >= float(_INT64)), "is beyond 64 bits")
+        return known.astype(np.int64), valid
+    if array.dtype == np.uint64:
+        _refuse(array >= np.uint64(_INT64), "is beyond 64 bits")
+    return array.astype(np.int64), valid
+
+
+def _from_decimals(
+    array: NDArray[Any], valid: NDArray[np.bool_], exponent: int
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]] | None:
+    if array.dtype != np.float64 or not -_EXACT_POWER <= exponent < 0:
+        return None
+    unit = 10.0**-exponent
+    known = np.where(valid, array, 0)
+    with np.errstate(over="ignore", invalid="ignore"):
+        units = np.rint(known * unit)
+        # Both are exact, so this is the float next to the decimal: the one that text would give.
+        exact = (np.abs(units) <= _EXACT_FLOAT) & (units / unit == known)
+    return (units.astype(np.int64), valid) if exact.all() else None
+
+
+def _refuse(bad: NDArray[np.bool_], reason: str) -> None:
+    if bad.any():
+        raise MisfitError(int(np.argmax(bad)), reason)
+
+
+def _each(
+    values: Values, convert: Callable[[Any], int]
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    found = np.zeros(len(values), np.int64)
+    valid = np.zeros(len(values), np.bool_)
+    for position, value in enumerate(values):
+        if is_missing(value):
+            continue
+        number = _at(position, value, convert)
+        if not -_INT64 <= number < _INT64:
+            raise MisfitError(position, "is beyond 64 bits")
+        found[position], valid[position] = number, True
+    return found, valid
+
+
+def _at(position: int, value: Any, convert: Callable[[Any], Any]) -> Any:
+    try:
+        return convert(value)
+    except MisfitError as misfit:
+        raise MisfitError(position, misfit.reason) from misfit
+    except (TypeError, ValueError, ArithmeticError) as error:
+        raise MisfitError(position, str(error)) from error
+
+
+def _integer(value: Any) -> int:
+    if isinstance(value, str):
+        if _INTEGER.fullmatch(value.strip()) is None:
+            raise ValueError("is no whole number")
+        return int(value)
+    if isinstance(value, time):
+        seconds = (value.hour * 60 + value.minute) * 60 + value.second
+        return seconds * 10**6 + value.microsecond
+    return _decimal(value, 0)
+
+
+def _boolean(value: Any) -> int:
+    found = _BOOLEANS.get(value.strip()) if isinstance(value, str) else None
+    if found is None and (isinstance(value, str) or value not in {0, 1}):
+        raise ValueError("is neither true nor false")
+    return int(value) if found is None else found
+
+
+def _date(value: Any) -> int:
+    microseconds = _datetime(value)
+    days, rest = divmod(microseconds, 86_400_000_000)
+    if rest:
+        raise ValueError("is a time within a day, and days are stored")
+    return days
+
+
+def _datetime(value: Any) -> int:
+    if isinstance(value, np.datetime64):
+        found, _ = _times(np.array([value]), "datetime")
+        return int(found[0])
+    if isinstance(value, str):
+        if _TIME.fullmatch(value.strip()) is None:
+            raise ValueError("is no time like 2024-02-29 or 2024-02-29T12:30:00Z")
+        value = datetime.fromisoformat(value.strip())
+    if not isinstance(value, date):
+        raise TypeError("is no time")
+    if getattr(value, "nanosecond", 0):
+        raise ValueError("is finer than microseconds, which are stored")
+    if not isinstance(value, datetime):
+        value = datetime.combine(value, time(), UTC)
+    passed: timedelta = (value if value.tzinfo else value.replace(tzinfo=UTC)) - _EPOCH
+    # In integers: total_seconds() is a float.
+    return (passed.days * 86_400 + passed.seconds) * 10**6 + passed.microseconds
+
+
+def _decimal(value: Any, exponent: int) -> int:
+    number = _number(value)
+    if not number.is_finite():
+        raise ValueError("is no finite number")
+    sign, digits, scale = number.as_tuple()
+    whole = int("".join(map(str, digits)) or "0") * (-1 if sign else 1)
+    places = int(scale) - exponent
+    if not whole:
+        return 0
+    if places > _MOST_PLACES:  # more than worth multiplying out
+        raise ValueError("is beyond 64 bits")
+    if places >= 0:
+        return whole * int(10**places)
+    units, rest = divmod(whole, int(10 ** min(-places, len(digits) + 1)))
+    if rest:
+        raise ValueError(f"is no multiple of 10**{exponent}" if exponent else "is no whole number")
+    return units
+
+
+def _number(value: Any) -> Decimal:
+    if isinstance(value, str):
+        if _FLOAT.fullmatch(value.strip()) is None:
+            raise ValueError("is no number")
+        return Decimal(value.strip())
+    if isinstance(value, Decimal):
+        return value
+    if isinstance(value, Integral | np.bool_):
+        return Decimal(int(value))
+    if isinstance(value, Real):
+        return Decimal(repr(float(value)))
+    raise TypeError("is no number")
+
+
+def _float(value: Any) -> float:
+    if isinstance(value, str):
+        if _FLOAT.fullmatch(value.strip()) is None:
+            raise ValueError("is no number")
+        return float(value)
+    if isinstance(value, Real | Decimal | np.bool_):
+        return float(value)
+    raise TypeError("is no number")

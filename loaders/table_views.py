@@ -1,0 +1,277 @@
+"""The bytes of records become typed columns: on the host with NumPy, on a device with torch.
+
+Columns of one dtype lie side by side in a record, so a few slices are all that has to be cast. On
+the host NumPy stays in the thread that asks; torch would call a team of threads for each of the
+threads that gather (see `token_views.widen`).
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any, Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from loaders.errors import FormatError, SelectionError
+from loaders.format.table_schema import ColumnSpec, TableSchema
+from loaders.table_numbers import Numeric, Step, standard_steps, value_steps
+
+NUMERIC: Final = "numeric"
+CATEGORICAL: Final = "categorical"
+TARGET: Final = "target"
+
+_TORCH: Final = {
+    "uint8": torch.uint8,
+    "uint16": torch.uint16,
+    "int32": torch.int32,
+    "int64": torch.int64,
+    "float32": torch.float32,
+    "float64": torch.float64,
+}
+_NUMPY_OPERATIONS: Final[dict[str, Callable[..., Any]]] = {
+    "add": np.add,
+    "multiply": np.multiply,
+    "divide": np.divide,
+}
+_TORCH_OPERATIONS: Final[dict[str, Callable[[Tensor, Tensor], Tensor]]] = {
+    "add": torch.add,
+    "multiply": torch.mul,
+    "divide": torch.div,
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Group:
+    """Columns of one dtype that become the same kind of numbers.
+
+    Attributes:
+        dtype: As stored.
+        spans: Where they lie in a record, in bytes; more than one where other columns stand
+            between them.
+        steps: From stored numbers to float32; None leaves codes, as int64.
+        first: What is taken off the codes: 1 where a missing one cannot be.
+        missing: What stands for a missing value; None leaves what the steps make of it.
+        on_device: The constants on each device that was used.
+    """
+
+    dtype: str
+    spans: tuple[slice, ...]
+    steps: tuple[Step, ...] | None = None
+    first: int = 0
+    missing: float | None = None
+    on_device: dict[torch.device, list[Tensor]] = field(default_factory=dict)
+
+    @property
+    def width(self) -> int:
+        """Numbers in a record."""
+        nbytes = sum(int(span.stop) - int(span.start) for span in self.spans)
+        return nbytes // np.dtype(self.dtype).itemsize
+
+    @property
+    def out_dtype(self) -> torch.dtype:
+        """Of what `show` returns."""
+        return torch.int64 if self.steps is None else torch.float32
+
+    def fill(self, rows: NDArray[np.uint8], out: NDArray[Any]) -> None:
+        """Fill [B, width] int64 or float32 from [B, itemsize] bytes, on the host."""
+        pieces = [rows[:, span] for span in self.spans]
+        joined = pieces[0] if len(pieces) == 1 else np.concatenate(pieces, axis=1)
+        stored = joined.view(np.dtype(self.dtype).newbyteorder("<"))
+        if self.steps is None:
+            np.subtract(stored, self.first, out=out) if self.first else np.copyto(out, stored)
+            return
+        values: NDArray[Any] = stored
+        # Infinities and float64 beyond float32 are what they are: no warning.
+        with np.errstate(over="ignore", invalid="ignore"):
+            for step in self.steps:
+                now = values.astype(step.constants.dtype, copy=values is stored)
+                values = _NUMPY_OPERATIONS[step.operation](now, step.constants, out=now)
+            np.copyto(out, values, casting="same_kind")
+            if self.missing is not None:
+                self._fill_missing(stored, out, self.missing)
+
+    def _fill_missing(self, stored: NDArray[Any], out: NDArray[Any], missing: float) -> None:
+        if stored.dtype.kind == "f":
+            np.copyto(out, missing, where=np.isnan(stored))
+            return
+        known = (stored != 0).astype(np.float32)
+        # By arithmetic: a branch for each value took three times as long where some are missing.
+        if np.isnan(missing):
+            np.divide(known, known, out=known)
+        np.multiply(out, known, out=out)
+
+    def show(self, rows: Tensor) -> Tensor:
+        """Return [B, width] int64 or float32 of [B, itemsize] bytes, on their device."""
+        pieces = [rows[:, span] for span in self.spans]
+        joined = pieces[0] if len(pieces) == 1 else torch.cat(pieces, dim=1)
+        stored = joined.view(_TORCH[self.dtype])
+        if self.dtype in {"uint8", "uint16"} and self.steps is not None:
+            stored = stored.to(torch.float32)  # exact; and uint16 can be compared nowhere
+        if self.steps is None:
+            codes = stored.to(torch.int64).contiguous()  # never a view that keeps all bytes alive
+            return codes - self.first if self.first else codes
+        values = stored
+        constants = self._constants(rows.device)
+        for step, constant in zip(self.steps, constants, strict=True):
+            values = _TORCH_OPERATIONS[step.operation](values.to(constant.dtype), constant)
+        values = values.to(torch.float32).contiguous()
+        if self.missing is None:
+            return values
+        lost = torch.isnan(stored) if self.dtype.startswith("float") else stored == 0
+        return values.masked_fill(lost, self.missing)
+
+    def _constants(self, device: torch.device) -> list[Tensor]:
+        found = self.on_device.get(device)
+        if found is None:
+            steps = self.steps or ()
+            found = [torch.from_numpy(step.constants).to(device) for step in steps]
+            self.on_device[device] = found
+        return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Entry:
+    """One entry of a batch: groups side by side.
+
+    Attributes:
+        name: Its key.
+        groups: Of the same kind of numbers.
+        flat: It is [B], not [B, 1].
+    """
+
+    name: str
+    groups: tuple[Group, ...]
+    flat: bool = False
+
+    def show(self, rows: Tensor) -> Tensor:
+        """Return the entry for [B, itemsize] bytes, on their device."""
+        if rows.device.type == "cpu":
+            shown = self._fill(rows.numpy())
+        else:
+            parts = [group.show(rows) for group in self.groups]
+            shown = parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
+        return shown[:, 0] if self.flat else shown
+
+    def _fill(self, rows: NDArray[np.uint8]) -> Tensor:
+        width = sum(group.width for group in self.groups)
+        dtype = np.int64 if self.groups[0].steps is None else np.float32
+        out = np.empty((len(rows), width), dtype)
+        start = 0
+        for group in self.groups:
+            group.fill(rows, out[:, start : start + group.width])
+            start += group.width
+        return torch.from_numpy(out)
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """What each column of a table is shown as.
+
+    Attributes:
+        numeric: Columns of "numeric", in its order: that of the record.
+        categorical: Columns of "categorical".
+        vectors: Columns that are entries of their own.
+        target: The column to predict.
+    """
+
+    numeric: tuple[ColumnSpec, ...]
+    categorical: tuple[ColumnSpec, ...]
+    vectors: tuple[ColumnSpec, ...]
+    target: ColumnSpec | None
+
+
+def sort_columns(schema: TableSchema, where: str) -> Columns:
+    """Say what each column is shown as.
+
+    Args:
+        schema: Of the table.
+        where: Names the dataset in errors.
+
+    Raises:
+        FormatError: There are several targets.
+        SelectionError: A vector has the name of another entry.
+    """
+    by_name = {spec.name: spec for spec in schema.columns}
+    stored = [by_name[name] for name, _, _ in schema.record if name in by_name]
+    targets = [spec for spec in stored if spec.role == "target"]
+    if len(targets) > 1:
+        raise FormatError(f"{where}: several targets: {[spec.name for spec in targets]}")
+    features = [spec for spec in stored if spec.role == "feature"]
+    vectors = tuple(spec for spec in features if spec.kind == "vector")
+    for spec in vectors:
+        if spec.name in {NUMERIC, CATEGORICAL, TARGET}:
+            raise SelectionError(
+                f"{where}: a vector column is called {spec.name!r}, as an entry of batches is: "
+                "give it another name and prepare the table again"
+            )
+    return Columns(
+        numeric=tuple(s for s in features if s.kind not in {"vector", "categorical"}),
+        categorical=tuple(s for s in features if s.kind == "categorical"),
+        vectors=vectors,
+        target=targets[0] if targets else None,
+    )
+
+
+def table_entries(schema: TableSchema, columns: Columns, numeric: Numeric) -> tuple[Entry, ...]:
+    """Return the entries of a batch; those without columns are left out."""
+    places = record_places(schema)
+    entries = [
+        Entry(NUMERIC, tuple(_groups(columns.numeric, places, numeric))),
+        Entry(CATEGORICAL, tuple(_groups(columns.categorical, places, "values"))),
+        *(Entry(spec.name, tuple(_groups((spec,), places, "values"))) for spec in columns.vectors),
+    ]
+    target = columns.target
+    if target is not None:
+        groups = tuple(_groups((target,), places, "values"))
+        if target.kind == "boolean":  # classes 0 and 1
+            groups = (Group(target.dtype, groups[0].spans, first=1),)
+        entries.append(Entry(TARGET, groups, flat=target.kind != "vector"))
+    return tuple(entry for entry in entries if entry.groups)
+
+
+def record_places(schema: TableSchema) -> dict[str, slice]:
+    """Return where each column lies in a record, in bytes."""
+    places, offset = {}, 0
+    for name, dtype, length in schema.record:
+        nbytes = np.dtype(dtype).itemsize * length
+        places[name] = slice(offset, offset + nbytes)
+        offset += nbytes
+    return places
+
+
+def _groups(
+    specs: Sequence[ColumnSpec], places: dict[str, slice], numeric: Numeric
+) -> Iterator[Group]:
+    """Yield columns, which come in the order of the record, as one group a dtype."""
+    for dtype, found in groupby(specs, key=lambda spec: spec.dtype):
+        members = list(found)
+        spans = tuple(_joined(places[spec.name] for spec in members))
+        if _holds_codes(members[0]):
+            yield Group(dtype, spans)
+        elif numeric == "standardized":
+            yield Group(dtype, spans, standard_steps(members), missing=0.0)
+        else:
+            # A missing float is NaN already.
+            missing = None if dtype.startswith("float") else float("nan")
+            yield Group(dtype, spans, value_steps(members), missing=missing)
+
+
+def _holds_codes(spec: ColumnSpec) -> bool:
+    return spec.vocabulary is not None or spec.buckets is not None
+
+
+def _joined(places: Iterator[slice]) -> Iterator[slice]:
+    """Yield slices, joined where one begins at the end of the last."""
+    last: slice | None = None
+    for place in places:
+        if last is not None and last.stop == place.start:
+            last = slice(last.start, place.stop)
+        else:
+            if last is not None:
+                yield last
+            last = place
+    if last is not None:
+        yield last

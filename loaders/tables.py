@@ -1,0 +1,263 @@
+"""What tables add on the reading side: batches of packed records, split into typed columns."""
+
+import hashlib
+import operator
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, get_args
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from loaders.dataset import Batch
+from loaders.errors import FormatError, SelectionError
+from loaders.format.table_schema import ColumnSpec
+from loaders.format.table_statistics import ColumnStatistics
+from loaders.record_rows import RecordRows
+from loaders.table_files import read_table, read_vocabulary
+from loaders.table_numbers import Numeric, moments
+from loaders.table_views import TARGET, sort_columns, table_entries
+from loaders.views import checked_indices
+
+RECORD: Final = "record"
+
+_MOST_DIMENSIONS: Final = 600
+
+
+def open_table(
+    path: str | Path, split: str = "train", *, numeric: Numeric = "values"
+) -> "TableDataset":
+    """Open a dataset that `prep table` wrote.
+
+    Manifest and schema are read; shards are mapped when they are first touched.
+
+    Args:
+        path: The dataset's folder.
+        split: "train", "validation" or "test".
+        numeric: "values" shows numbers as they are, rounded to float32, with NaN for missing ones:
+            integers above 2**24 and times lose what float32 cannot hold. "standardized" shows
+            (value - mean) / std with the statistics of train, 0 for missing ones; the mean is
+            taken off exactly, before anything is rounded.
+
+    Raises:
+        IncompleteError: There is no finished dataset in the folder.
+        SelectionError: The dataset is none of a table, or has not this split.
+        FormatError: Manifest or schema is damaged.
+        VersionError: A newer format wrote it.
+    """
+    # Absolute: shards are opened later, perhaps from another working directory.
+    return TableDataset(Path(path).absolute(), split, numeric)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordPart:
+    """The records of a batch as bytes: the only array that travels."""
+
+    nbytes: int
+    name: str = RECORD
+    on_device: bool = True
+
+    def layout(self, indices: NDArray[np.int64]) -> tuple[tuple[int, ...], np.dtype[Any]]:
+        """Return shape and dtype of the array for the samples [B] of a batch."""
+        return (len(indices), self.nbytes), np.dtype(np.uint8)
+
+
+class TableDataset(Dataset[dict[str, Any]]):
+    """One split of a table as a map-style torch dataset.
+
+    `ds[i]` is one sample, `ds.__getitems__([...])` a whole batch in one gather; both are dicts,
+    without the entries that have no columns:
+
+    - "numeric": float32 [Cn] or [B, Cn], the columns `numeric_names`. Booleans are 0 and 1, dates
+      days and datetimes microseconds (UTC) since 1970; NaN is missing. See `open_table` for what
+      float32 can hold, and for "standardized".
+    - "categorical": int64 [Cc] or [B, Cc], the columns `categorical_names` as codes for embeddings:
+      0 is missing, 1 unknown, or 1 on buckets where values are hashed.
+    - "target": the class, an int or int64 [B], or a number, float32 [] or [B], never standardized.
+    - each vector column under its own name: float32 [length] or [B, length], or int64 codes.
+
+    Records travel to a device as the bytes they are stored as, and become columns there. All that
+    it returns is private memory. Pickles as its path and options, so worker processes open their
+    own maps. Maps are read-only and safe across fork.
+
+    Attributes:
+        path: The dataset's folder.
+        split: The split's name.
+        numeric: How numbers are shown.
+        manifest: The dataset's description.
+        schema: The columns, with their statistics over train.
+        views: The arrays of a batch, for `Loader`: one.
+        numeric_names: Columns of "numeric", in its order.
+        categorical_names: Columns of "categorical", in its order.
+        vector_names: Columns that are entries of their own.
+        target_name: The column to predict; None without one.
+        classes: Names of the target's classes; () where it has none.
+    """
+
+    def __init__(self, path: Path, split: str, numeric: Numeric = "values") -> None:
+        if numeric not in get_args(Numeric):
+            raise SelectionError(f"numeric={numeric!r}: expected one of {get_args(Numeric)}")
+        self.path = path
+        self.split = split
+        self.numeric: Numeric = numeric
+        self.manifest, self.schema = read_table(path)
+        if split not in self.manifest.splits:
+            stored = ", ".join(self.manifest.splits)
+            raise SelectionError(f"{path}: no split {split!r}; stored are {stored}: give split=...")
+        self._check_field()
+        nbytes = self.schema.record_dtype.itemsize
+        self.views = (RecordPart(nbytes),)
+        self._rows = RecordRows(path, self.manifest, split, RECORD, nbytes)
+        columns = sort_columns(self.schema, str(path))
+        self._entries = table_entries(self.schema, columns, numeric)
+        self._categorical = columns.categorical
+        self.numeric_names = tuple(spec.name for spec in columns.numeric)
+        self.categorical_names = tuple(spec.name for spec in columns.categorical)
+        self.vector_names = tuple(spec.name for spec in columns.vectors)
+        self.target_name = None if columns.target is None else columns.target.name
+        self.classes = self._read_classes(columns.target)
+
+    def _check_field(self) -> None:
+        fields = {field.name: field for field in self.manifest.splits[self.split].fields}
+        if RECORD not in fields or fields[RECORD].record != self.schema.record:
+            raise FormatError(
+                f"{self.path}: {self.split} has no field {RECORD!r} of the columns in the schema; "
+                'run "prep check" or prepare it again'
+            )
+
+    def _read_classes(self, target: ColumnSpec | None) -> tuple[str, ...]:
+        if target is None:
+            return ()
+        if target.kind == "boolean":
+            return ("false", "true")
+        return read_vocabulary(self.path, self.manifest, target)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reopen, (self.path, self.split, self.numeric, self.fingerprint)
+
+    def __len__(self) -> int:
+        return self.manifest.splits[self.split].count
+
+    def __repr__(self) -> str:
+        target = "no target" if self.target_name is None else f"target {self.target_name!r}"
+        return (
+            f"TableDataset({str(self.path)!r}, {self.split!r}: {len(self):,} samples, "
+            f"{len(self.numeric_names)} numeric and {len(self.categorical_names)} categorical "
+            f"columns, {target})"
+        )
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of the manifest: names the exact dataset."""
+        return hashlib.sha256(self.manifest.to_bytes()).hexdigest()
+
+    @property
+    def statistics(self) -> Mapping[str, ColumnStatistics]:
+        """What the training rows hold, of each column that has statistics."""
+        columns = self.schema.columns
+        return {s.name: s.statistics for s in columns if s.statistics is not None}
+
+    @property
+    def cardinalities(self) -> tuple[int, ...]:
+        """Codes that each of `categorical_names` may have: rows of its embedding."""
+        return tuple(self.schema.cardinality(spec.name) for spec in self._categorical)
+
+    @property
+    def embedding_sizes(self) -> tuple[tuple[int, int], ...]:
+        """Rows and columns of an embedding for each of `categorical_names`.
+
+        Source:
+            fastai, `emb_sz_rule`: min(600, round(1.6 * cardinality**0.56)).
+        """
+        return tuple(
+            (count, min(_MOST_DIMENSIONS, round(1.6 * count**0.56))) for count in self.cardinalities
+        )
+
+    @property
+    def coding(self) -> tuple[list[Any], dict[str, str]]:
+        """What the bytes of records mean: tables with the same can be mixed.
+
+        Returns:
+            How numbers are shown, and of each column what its codes depend on; of each column with
+            a vocabulary the checksum of its file.
+        """
+        columns: list[Any] = [self.numeric]
+        if self.numeric == "standardized":
+            columns += [(name, moments(self.schema.column(name))) for name in self.numeric_names]
+        columns += [
+            (s.name, s.kind, s.role, s.dtype, s.length, s.offset, s.exponent, s.buckets)
+            for s in self.schema.columns
+        ]
+        extras = self.manifest.extras
+        paths = {s.name: s.vocabulary for s in self.schema.columns if s.vocabulary is not None}
+        return columns, {name: extras[path][1] for name, path in paths.items()}
+
+    def vocabulary(self, name: str) -> tuple[str, ...]:
+        """Return the values of a column in the order of their codes.
+
+        Returns:
+            Of a feature the values of the codes 2 on; of a target its classes; () where values are
+            hashed or no codes.
+
+        Raises:
+            FormatError: There is no such column, or its file is damaged.
+        """
+        return read_vocabulary(self.path, self.manifest, self.schema.column(name))
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        position = operator.index(index)
+        if not -len(self) <= position < len(self):
+            raise IndexError(f"index {position} is out of range for {len(self)} samples")
+        sample = {n: rows[0] for n, rows in self.__getitems__([position % len(self)]).items()}
+        # A class is an int, as in other datasets; a batch of them is collated to the same int64.
+        is_class = sample.get(TARGET, torch.empty(0)).dtype == torch.int64
+        if is_class and sample[TARGET].ndim == 0:
+            sample[TARGET] = sample[TARGET].item()
+        return sample
+
+    def __getitems__(self, indices: Sequence[int] | NDArray[Any] | Tensor) -> Batch:
+        """Return a whole batch in one gather.
+
+        Args:
+            indices: [B] integers in -len..len-1, in any order, repeats allowed.
+
+        Returns:
+            A dict of tensors, see the class.
+
+        Raises:
+            IndexError: An index is out of range.
+            FormatError: A shard is not what the manifest promises.
+        """
+        wanted = checked_indices(indices, len(self))
+        buffers = {part.name: np.empty(*part.layout(wanted)) for part in self.views}
+        self.gather_into(wanted, buffers)
+        return self.show({name: torch.from_numpy(rows) for name, rows in buffers.items()})
+
+    def gather_into(self, indices: NDArray[np.int64], buffers: Mapping[str, NDArray[Any]]) -> None:
+        """Copy the records of a batch into an array of the caller.
+
+        Args:
+            indices: [B] integers in 0..len-1.
+            buffers: "record" -> [B, itemsize] uint8, C-contiguous.
+        """
+        self._rows.gather_into(indices, buffers[RECORD])
+
+    def show(self, rows: Mapping[str, Tensor]) -> Batch:
+        """Turn gathered records, on any device, into the columns of a batch there.
+
+        Args:
+            rows: "record" -> [B, itemsize] uint8, C-contiguous.
+        """
+        return Batch({entry.name: entry.show(rows[RECORD]) for entry in self._entries})
+
+
+def _reopen(path: Path, split: str, numeric: Numeric, fingerprint: str) -> TableDataset:
+    """Open the dataset again in another process, and only the very same one."""
+    dataset = TableDataset(path, split, numeric)
+    if dataset.fingerprint != fingerprint:
+        raise FormatError(f"{path}: the dataset was replaced while it was open; open it again")
+    return dataset
