@@ -2,23 +2,24 @@
 
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from preprocess.cli_prepare import FOLDER, carry_out, make_run_options, preparing_options
+from preprocess.cli_prepare import FOLDER, Command, carry_out, make_run_options, preparing_options
 from preprocess.cli_tokens import GlobCommand
 
 if TYPE_CHECKING:
     from preprocess.plan import RunOptions
+    from preprocess.table_layout import TablePlan, TableRequest
     from preprocess.table_options import TableOptions
-    from preprocess.tables import TablePlan, TableRequest
 
 
-def _columns(*names: str, help: str) -> Any:  # noqa: A002 - as click.option has it
+def _columns(name: str, text: str) -> Callable[[Command], Command]:
     """Return an option that takes names of columns: repeated, or several with commas."""
-    return click.option(*names, multiple=True, metavar="NAMES", help=help)
+    return click.option(name, multiple=True, metavar="NAMES", help=text)
 
 
 @click.command(cls=GlobCommand, short_help="Turn a table into shards of packed records.")
@@ -32,10 +33,10 @@ def _columns(*names: str, help: str) -> Any:  # noqa: A002 - as click.option has
     show_default=True,
     help="What the target is: a class or a number; auto decides by what is in it.",
 )
-@_columns("--categorical", help="Columns whose values become codes, whatever they look like.")
-@_columns("--numeric", help="Columns that must be numbers; others are refused by line.")
-@_columns("--ignore", help="Columns to leave out.")
-@_columns("--text", help="Columns that are text, for prep tokens: left out of the records.")
+@_columns("--categorical", "Columns whose values become codes, whatever they look like.")
+@_columns("--numeric", "Columns that must be numbers; others are refused by line.")
+@_columns("--ignore", "Columns to leave out.")
+@_columns("--text", "Columns that are text, for prep tokens: left out of the records.")
 @click.option(
     "--schema",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -62,7 +63,7 @@ def _columns(*names: str, help: str) -> Any:  # noqa: A002 - as click.option has
     metavar="N",
     help="Values that occur less often in train share the code of unknown ones.",
 )
-@_columns("--float32", help="Columns whose floats may be rounded to float32; * for all.")
+@_columns("--float32", "Columns whose floats may be rounded to float32; * for all.")
 @click.option(
     "--datetime-parts",
     is_flag=True,
@@ -147,8 +148,8 @@ def _show(planned: "TablePlan", run_options: "RunOptions", *, as_json: bool) -> 
 
 
 def _request(options: dict[str, Any]) -> "TableRequest":
+    from preprocess.table_layout import TableRequest
     from preprocess.table_toml import read_wishes
-    from preprocess.tables import TableRequest
 
     schema = options["schema"]
     if schema is not None and options["like"] is not None:
@@ -173,7 +174,7 @@ def _request(options: dict[str, Any]) -> "TableRequest":
 def _table_options(options: dict[str, Any]) -> "TableOptions":
     from preprocess.table_options import NULL_VALUES, TableOptions
 
-    names = {
+    names: dict[str, Any] = {
         name: tuple(part for given in options[name] for part in given.split(","))
         for name in ("categorical", "numeric", "ignore", "text", "float32")
     }

@@ -3,15 +3,13 @@
 import hashlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from preprocess.sources import Item, Listing
+from preprocess.table_frame import FRAME, blocks_of_frame
 from preprocess.table_options import TableOptions
 from preprocess.table_scan import Load, Part, spill_parts
 from preprocess.table_spill import Spilled
-
-FRAME: Final = "DataFrame"
-"""Names a frame, where files have their paths."""
 
 
 def is_frame(source: Any) -> bool:
@@ -26,8 +24,6 @@ def spill_frame(frame: Any, options: TableOptions, folder: Path, workers: int) -
         SourceError: Its columns cannot be stored.
         OutputError: The folder cannot take the blocks.
     """
-
-    from preprocess.table_frame import blocks_of_frame
 
     def loads() -> Iterator[Load]:
         for block in blocks_of_frame(frame, options):

@@ -6,7 +6,7 @@ from preprocess.plan import RunOptions
 from preprocess.report import human_nbytes
 from preprocess.sources import printable
 from preprocess.table_info import table_text
-from preprocess.tables import TablePlan
+from preprocess.table_layout import TablePlan
 from preprocess.terminal import check_plan, describe_plan
 
 _SHOWN: Final = 5

@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,6 +26,8 @@ from preprocess.table_block import Block, Evidence
 
 SPILL: Final = "spill.json"
 """Written when all blocks are there; what it says is checked before they are used again."""
+
+_DECIMAL: Final = "__decimal__"
 
 _KEY: Final = b"prep.key"
 _ROW: Final = "__row"
@@ -167,18 +170,29 @@ def _to_json(spilled: Spilled) -> dict[str, Any]:
     return {
         "blocks": [[b.index, b.key, b.split, b.count, b.nbytes, b.crc32c] for b in spilled.blocks],
         "columns": list(spilled.columns),
-        "evidence": [json.dumps(_evidence_json(e)) for e in spilled.evidence.values()],
+        "evidence": [
+            json.dumps(_evidence_json(e), default=_decimal_json) for e in spilled.evidence.values()
+        ],
         "errors": [[error.key, error.reason] for error in spilled.errors],
         "notes": list(spilled.notes),
     }
 
 
-def _evidence_json(evidence: Evidence) -> dict[str, Any]:
-    return {**asdict(evidence), "kinds": sorted(evidence.kinds)}
+def _evidence_json(evidence: Evidence) -> str:
+    """Return JSON in a string: infinities are no numbers of the files around it."""
+    values = {**asdict(evidence), "kinds": sorted(evidence.kinds)}
+    return json.dumps(values, default=_decimal_json)
+
+
+def _decimal_json(value: Any) -> dict[str, str]:
+    """Return the smallest or largest of decimals, which no float is."""
+    return {_DECIMAL: str(Decimal(value))}
 
 
 def _evidence_of(text: str) -> Evidence:
-    values = json.loads(text)
+    values = json.loads(
+        text, object_hook=lambda found: Decimal(found[_DECIMAL]) if _DECIMAL in found else found
+    )
     values["kinds"] = frozenset(values["kinds"])
     values["not_kind"] = {kind: tuple(first) for kind, first in values["not_kind"].items()}
     lengths = values["list_lengths"]

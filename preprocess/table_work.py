@@ -38,10 +38,12 @@ class Work:
     Attributes:
         folder: The folder.
         descriptor: Of the locked file.
+        is_temporary: A dry run's own.
     """
 
     folder: Path
     descriptor: int
+    is_temporary: bool = False
 
     def clear(self) -> None:
         """Remove what an earlier run left here; the lock stays.
@@ -139,7 +141,7 @@ def hold_work(out: Path, *, dry_run: bool) -> Iterator[Work]:
         except OSError as error:
             raise output_error(near, error) from error
         try:
-            yield Work(folder, -1)
+            yield Work(folder, -1, is_temporary=True)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
         return

@@ -1,0 +1,63 @@
+"""A run over a table that is stopped anywhere: the same command finishes it."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from loaders.format.spec import read_manifest
+from preprocess.plan import RunOptions
+from preprocess.table_options import TableOptions
+from preprocess.tables import table_to_shards
+
+ROOT = Path(__file__).parents[2]
+SECONDS = 600
+"""Beyond any machine's load; what is waited for ends by itself."""
+
+
+def write_source(folder: Path) -> Path:
+    folder.mkdir()
+    for name, first in (("a", 0), ("b", 20)):
+        lines = [f"{n % 3},{n},w{n % 7}" for n in range(first, first + 20)]
+        (folder / f"{name}.csv").write_text("\n".join(["y,n,w", *lines, "1,2", ",5,w1"]) + "\n")
+    return folder
+
+
+@pytest.mark.parametrize("mode", [[], ["overwrite"]], ids=["new", "overwriting"])
+@pytest.mark.parametrize("stride", [7, pytest.param(1, marks=pytest.mark.thorough)])
+def test_a_table_whose_run_is_killed_at_any_call_is_finished_by_the_same_command(
+    stride: int, mode: list[str], tmp_path: Path
+) -> None:
+    source = write_source(tmp_path / "source")
+
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "tests.crash.table_bomb",
+            str(stride),
+            str(source),
+            str(tmp_path),
+            *mode,
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 60
+
+
+def test_the_bytes_of_a_table_do_not_depend_on_workers(tmp_path: Path) -> None:
+    source = write_source(tmp_path / "source")
+    options = TableOptions(target="y", test=0.3, shuffle=1)
+
+    for workers in (1, 3):
+        run_options = RunOptions(workers=workers, shard_nbytes=100)
+        table_to_shards(source, tmp_path / str(workers), options, run_options)
+
+    assert read_manifest(tmp_path / "1") == read_manifest(tmp_path / "3")
