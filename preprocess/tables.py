@@ -63,7 +63,7 @@ def plan_table(
             spilled = spill_frame(request.source, request.options, work.folder, workers)
             outline = outline_run(frame_listing(spilled), request, described, run_options)
             if (done := finished_plan(outline, request, run_options)) is not None:
-                yield done
+                yield replace(done, work=work)
                 return
         else:
             room = sum(item.nbytes for items in listing.splits.values() for item in items)
