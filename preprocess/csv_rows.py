@@ -40,24 +40,29 @@ class ParsedRows:
 
 
 def take_record(data: bytes, delimiter: str, key: str) -> tuple[list[str], bytes]:
-    """Return the fields of the first record, and what follows it; empty lines are no records.
+    """Return the fields of the first record, and what follows it.
+
+    Args:
+        data: Begins with the record; empty lines behind it belong to it.
+        delimiter: What stands between fields.
+        key: Names the file in errors.
 
     Raises:
         SampleError: It is not valid UTF-8, or cannot be read as CSV.
     """
     if not data:
         return [], data
-    ends = QuoteReader(delimiter, key).ends(data[:_HEADER_NBYTES])
-    if not len(ends):
-        ends = QuoteReader(delimiter, key).ends(data)
-    end = int(ends[0]) if len(ends) else len(data)
+    starts, _ = QuoteReader(delimiter, key).record_starts(data[:_HEADER_NBYTES])
+    if len(starts) < 2 and len(data) > _HEADER_NBYTES:  # the first is that of the header
+        starts, _ = QuoteReader(delimiter, key).record_starts(data)
+    end = int(starts[1]) if len(starts) > 1 else len(data)
     if fault := invalid_utf8(data[:end]):
         raise SampleError(key, f"the header is not valid UTF-8: {fault[1]} at byte {fault[0]:,}")
     try:
         header = next(csv.reader(io.StringIO(data[:end].decode(), ""), delimiter=delimiter))
     except csv.Error as error:
         raise SampleError(key, f"the header cannot be read: {error}") from error
-    return header, data[end:].lstrip(b"\r\n")
+    return header, data[end:]
 
 
 def parse_rows(

@@ -40,7 +40,8 @@ class Evidence:
         not_kind: For kinds of text that the column cannot be: the first value that is not of the
             kind, and its place as "file:line".
         leading_zeros: Some value is written like 007 or +5, so that a number would lose it.
-        float32_exact: All numbers are the same in float32.
+        float32_exact: All numbers are the same in float32; says nothing where not all values are
+            numbers.
         list_lengths: The shortest and the longest list; None where there is none.
     """
 
@@ -97,9 +98,19 @@ class Evidence:
         """Return the range in the unit of these kinds; nothing where there is none."""
         if self.minimum is None or self.maximum is None or not kinds & RANGED:
             return []
-        days = "date" in self.kinds and "date" not in kinds
-        scale = _DAY if days else 1
-        return [(self.minimum * scale, self.maximum * scale)]
+        low, high = self.minimum, self.maximum
+        if "date" in self.kinds and "date" not in kinds:
+            return [(low * _DAY, high * _DAY)]
+        if "integer" in self.kinds and "integer" not in kinds:
+            return [(_as_float(low), _as_float(high))]
+        return [(low, high)]
+
+
+def _as_float(value: float | Decimal) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return float("inf") if value > 0 else float("-inf")
 
 
 RANGED: Final = frozenset({"integer", "float", "decimal", "date", "datetime", "time"})

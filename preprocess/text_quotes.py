@@ -48,7 +48,8 @@ class QuoteReader:
     def ends(self, chunk: bytes) -> "NDArray[np.int64]":
         """Take in the next chunk and return where records end in it: after their last byte.
 
-        Records end at line feeds outside quotes; in a chunk that has none, at carriage returns.
+        Records end at line feeds outside quotes; in a chunk that has none, at carriage returns,
+        but for one at the end of the chunk: a line feed may follow it.
 
         Raises:
             SampleError: A quoted field goes on behind its closing quote.
@@ -84,7 +85,7 @@ class QuoteReader:
         # Without quotes, which is ten times as fast: every line feed is an end.
         self.line = self._line_at(chunk, len(chunk))
         self._last = chunk[-1]
-        return chunk.rfind(b"\n") + 1 or chunk.rfind(b"\r") + 1
+        return chunk.rfind(b"\n") + 1 or chunk.rfind(b"\r", 0, len(chunk) - 1) + 1
 
     def record_starts(self, chunk: bytes) -> "tuple[NDArray[np.int64], NDArray[np.int64]]":
         """Take in whole records and return where each begins, and after how many lines.
@@ -151,8 +152,11 @@ class QuoteReader:
             even = (np.searchsorted(quotes, ends) + self.inside) % 2 == 0
             return np.asarray(ends[even] + 1, np.int64)
 
-        feeds = found(ord("\n"))
-        return feeds if len(feeds) else found(ord("\r"))
+        feeds = found(_FEED)
+        if len(feeds):
+            return feeds
+        returns = found(_RETURN)
+        return returns[returns < len(array)]
 
     def _line_at(self, chunk: bytes, position: int) -> int:
         # The end of a line that the chunk before began with a carriage return was counted there.

@@ -1,0 +1,232 @@
+"""Laws of reading tables: every value and every line number is what Python's own readers say."""
+
+import csv
+import io
+import json
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from preprocess import text_bytes
+from preprocess.errors import SampleError
+from preprocess.sources import Item
+from preprocess.table_block import Block, Evidence
+from preprocess.table_options import TableOptions
+from preprocess.table_parse import parse_block
+from preprocess.table_read import read_blocks
+
+LAW = settings(
+    max_examples=150,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+
+
+def read(path: Path, **options: object) -> list[Block]:
+    status = path.stat()
+    item = Item(path.name, status.st_size, status.st_mtime_ns)
+    chosen = TableOptions(**options)  # type: ignore[arg-type]
+    return [parse_block(raw, chosen) for raw in read_blocks(path.parent, item, chosen)]
+
+
+def values_of(blocks: list[Block], name: str) -> list[object]:
+    found: list[object] = []
+    for block in blocks:
+        block.table.validate(full=True)
+        found += block.table.column(name).to_pylist()
+    return found
+
+
+def evidence_of(blocks: list[Block], name: str) -> Evidence:
+    found = blocks[0].evidence[name]
+    for block in blocks[1:]:
+        found = found.merged(block.evidence[name])
+    return found
+
+
+FIELDS = st.one_of(
+    st.integers(-(1 << 64), 1 << 64).map(str),
+    st.integers(-99, 99).map(str),
+    st.sampled_from(["007", "-0", "+5", "0x1F", "0", "-", "1.5", "1e3", "NA", "null", "true", ""]),
+    st.text("ab\"',;\n\r \t0é", max_size=6),
+)
+
+
+def quoted(field: str) -> str:
+    escaped = field.replace('"', '""')
+    return f'"{escaped}"'
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> str:
+    """Return the text of a table of three columns."""
+    count = draw(st.integers(0, 8))
+    end = draw(st.sampled_from(["\n", "\r\n", "\r"]))
+    lines = ["x,y,z"]
+    kinds = [draw(st.sampled_from(["integer", "any"])) for _ in range(3)]
+    for _ in range(count):
+        if draw(st.integers(0, 5)) == 0:
+            lines.append("")
+        fields = []
+        width = draw(st.sampled_from([3, 3, 3, 3, 2, 4]))
+        for index in range(width):
+            integer = kinds[index % 3] == "integer"
+            field = draw(st.integers(-500, 500).map(str) if integer else FIELDS)
+            needs = any(mark in field for mark in '",\r\n')
+            fields.append(quoted(field) if needs or draw(st.integers(0, 5)) == 0 else field)
+        lines.append(",".join(fields))
+    text = end.join(lines)
+    return text + (end if draw(st.booleans()) else "")
+
+
+def expected_csv(text: str) -> tuple[list[list[str]], list[int], list[int]]:
+    """Return rows, the lines at which they begin, and those of records of another width."""
+    rows, lines, wrong = [], [], []
+    reader = csv.reader(io.StringIO(text, ""))
+    before = 0
+    for number, row in enumerate(reader):
+        line, before = before + 1, reader.line_num
+        if number == 0 or not row:
+            continue
+        if len(row) == 3:
+            rows.append(row)
+            lines.append(line)
+        else:
+            wrong.append(line)
+    return rows, lines, wrong
+
+
+@LAW
+@given(text=tables(), chunk=st.sampled_from([1, 2, 3, 5, 16, 1 << 22]))
+def test_every_value_and_line_of_csv_is_what_pythons_reader_gives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, chunk: int
+) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(text.encode())
+    monkeypatch.setattr(text_bytes, "BLOCK_NBYTES", chunk)
+    rows, lines, wrong = expected_csv(text)
+    blocks = read(path, null_values=())
+    assert [int(line) for block in blocks for line in block.rows] == lines
+    assert [error.key for block in blocks for error in block.errors] == [
+        f"a.csv:{line}" for line in wrong
+    ]
+    for index, name in enumerate("xyz"):
+        found = values_of(blocks, name)
+        assert [str(value) for value in found] == [row[index] for row in rows]
+        for block in blocks:
+            column = block.table.column(name)
+            canonical = all(
+                re.fullmatch("0|-?[1-9][0-9]*", str(v)) and -(1 << 63) <= int(v) < 1 << 63
+                for v in column.to_pylist()
+            )
+            assert (str(column.type) == "int64") == (canonical and len(column) > 0)
+
+
+@LAW
+@given(text=tables())
+def test_unquoted_fields_alone_are_missing_values(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(text.encode())
+    rows, _, _ = expected_csv(text)
+    marked = re.sub('""', "\0", text)
+    blocks = read(path)
+    for index, name in enumerate("xyz"):
+        found = values_of(blocks, name)
+        for row, value in zip(rows, found, strict=True):
+            if value is None:
+                assert row[index] in TableOptions().null_values
+            else:
+                assert str(value) == row[index]
+                quotes = '"' in marked or "\0" in marked
+                assert row[index] not in TableOptions().null_values or quotes
+
+
+JSON_VALUES = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(1 << 70), 1 << 70),
+    st.integers(-9, 9),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.text(max_size=4).filter(lambda text: text.isprintable()),
+    st.sampled_from(["2024-01-01", "2024-01-01 10:00:00", "2024-01-01T00:00:00Z", "1", "true"]),
+)
+
+
+@st.composite
+def json_columns(draw: st.DrawFn) -> list[dict[str, object]]:
+    kinds = {
+        "a": JSON_VALUES,
+        "b": st.integers(-5, 1 << 60),
+        "c": st.one_of(st.none(), st.floats(-1e6, 1e6)),
+        "d": st.sampled_from(["2024-01-01", "x", "2024-01-01 00:00:00"]),
+        "e": st.lists(st.integers(-3, 3), max_size=3),
+        "f": st.lists(st.sampled_from(["p", "2024-01-01"]), max_size=2),
+    }
+    names = draw(st.lists(st.sampled_from(sorted(kinds)), unique=True, min_size=1))
+    return [
+        {name: draw(kinds[name]) for name in names if draw(st.integers(0, 9))}
+        for _ in range(draw(st.integers(1, 8)))
+    ]
+
+
+@LAW
+@given(records=json_columns(), chunk=st.sampled_from([1, 40, 1 << 22]))
+def test_every_value_and_line_of_json_is_what_pythons_reader_gives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, records: list[dict[str, object]], chunk: int
+) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text("\n".join(json.dumps(record) for record in records))
+    monkeypatch.setattr(text_bytes, "BLOCK_NBYTES", chunk)
+    blocks = read(path)
+    assert [line for block in blocks for line in block.rows.tolist()] == [
+        *range(1, len(records) + 1)
+    ]
+    for name in sorted({name for record in records for name in record}):
+        found: list[object] = []
+        for block in blocks:
+            if name in block.table.column_names:
+                found += block.table.column(name).to_pylist()
+            else:
+                found += [None] * len(block.rows)
+        for record, value in zip(records, found, strict=True):
+            expected = record.get(name)
+            if isinstance(value, str) and not isinstance(expected, str):
+                assert value == json.dumps(expected, separators=(",", ":"))
+            else:
+                assert value == expected
+                assert isinstance(value, bool) == isinstance(expected, bool)
+
+
+@LAW
+@given(st.lists(st.lists(FIELDS, max_size=4), min_size=3, max_size=3))
+def test_evidence_is_merged_in_any_grouping(parts: list[list[str]]) -> None:
+    import pyarrow as pa
+
+    from preprocess.table_evidence import text_evidence
+
+    options = TableOptions()
+    found = []
+    for number, part in enumerate(parts):
+        column = pa.array(part, pa.large_string()).dictionary_encode()
+        found.append(text_evidence(column, lambda row, n=number: f"{n}:{row}", options))
+    one, two, three = found
+    assert one.merged(two).merged(three) == one.merged(two.merged(three))
+    together = pa.array([v for part in parts for v in part], pa.large_string())
+    whole = text_evidence(together.dictionary_encode(), str, options)
+    merged = one.merged(two).merged(three)
+    exact = ["float32_exact"] if "float" in whole.kinds else []
+    for name in ["count", "missing", "kinds", "minimum", "maximum", "exponent", *exact]:
+        assert getattr(merged, name) == getattr(whole, name), name
+    assert {k: v[0] for k, v in merged.not_kind.items()} == {
+        k: v[0] for k, v in whole.not_kind.items()
+    }
+
+
+def test_a_file_of_quotes_that_are_not_paired_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text('x,y\n1,2\n3,"4\n5,6\n')
+    with pytest.raises(SampleError, match="line 3: a quote that is never closed"):
+        read(path)
