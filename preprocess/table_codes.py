@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from loaders.format.files import write_all
 from loaders.format.table_schema import ColumnSpec, TableSchema
 from preprocess.errors import output_error
-from preprocess.table_encode import NO_CLASS, UNKNOWN, is_coded, texts_in
-from preprocess.table_spill import SpilledBlock, open_block
+from preprocess.table_encode import NO_CLASS, UNKNOWN, different_texts_in, is_coded
+from preprocess.table_spill import SpilledBlock, map_block
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -133,7 +133,7 @@ def _codes(
             yield np.concatenate([part, missing])
 
     for block in blocks:
-        held.append(texts_in(open_block(block.path).table, spec).values)
+        held.append(different_texts_in(map_block(block).table, spec))
         if sum(map(len, held)) >= _TOGETHER:
             yield from looked_up()
             held = []

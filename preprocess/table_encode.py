@@ -93,12 +93,26 @@ def is_coded(spec: ColumnSpec) -> bool:
 
 def texts_in(table: "pa.Table", spec: ColumnSpec) -> Texts:
     """Return the texts of a column with codes; of lists, the texts in them."""
+    return texts_of(_coded_array(table, spec))
+
+
+def different_texts_in(table: "pa.Table", spec: ColumnSpec) -> "pa.LargeStringArray":
+    """Return the values of `texts_in` alone: without looking at any row, where it can be."""
+    import pyarrow as pa
+
+    array = _coded_array(table, spec)
+    if pa.types.is_dictionary(array.type) and pa.types.is_large_string(array.type.value_type):
+        return array.dictionary
+    return texts_of(array).values
+
+
+def _coded_array(table: "pa.Table", spec: ColumnSpec) -> "pa.Array":
     import pyarrow as pa
 
     array = column_array(table, spec.name)
     if spec.kind == "vector" and not pa.types.is_null(array.type):
-        array = array.flatten()
-    return texts_of(array)
+        return array.flatten()
+    return array
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from decimal import Decimal
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -135,6 +136,25 @@ def _to_ipc(block: Block) -> NDArray[np.uint8]:
     with pa.ipc.new_file(sink, table.schema) as writer:
         writer.write_table(table)
     return np.frombuffer(sink.getvalue(), np.uint8)
+
+
+_MAPPED: Final = 256
+"""Blocks that stay mapped: their pages are the page cache's, and not this process's own."""
+
+
+def map_block(block: SpilledBlock) -> Block:
+    """Map a block as `open_block`, or return the map that is there from before."""
+    return _mapped(block.path, block.crc32c)
+
+
+def unmap_blocks() -> None:
+    """Let go of all maps: a file that is removed takes room until the last of them is gone."""
+    _mapped.cache_clear()
+
+
+@lru_cache(maxsize=_MAPPED)
+def _mapped(path: Path, crc32c: str) -> Block:  # noqa: ARG001 - tells other runs' blocks apart
+    return open_block(path)
 
 
 def open_block(path: Path) -> Block:

@@ -16,7 +16,7 @@ from preprocess.sources import Item
 from preprocess.table_codes import BlockCodes
 from preprocess.table_encode import Chosen, Encoder
 from preprocess.table_shuffle import Dealer, Windows, plan_windows
-from preprocess.table_spill import SpilledBlock, open_block
+from preprocess.table_spill import SpilledBlock, map_block
 
 
 class RecordSource(Protocol):
@@ -80,7 +80,7 @@ class BlockRows:
         chosen: Chosen = slice(start, stop)
         if splits is not None:
             chosen = np.flatnonzero(splits == SPLITS.index(self.split))[start:stop]
-        block = open_block(self.blocks[part].path)
+        block = map_block(self.blocks[part])
         return self.encoder.encode(block, chosen, self.codes.of_block(part))
 
 

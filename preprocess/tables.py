@@ -24,6 +24,7 @@ from preprocess.table_list import list_tables
 from preprocess.table_options import TableOptions
 from preprocess.table_recipe import UNKNOWN_VALUES
 from preprocess.table_scan import spill
+from preprocess.table_spill import unmap_blocks
 from preprocess.table_store import deal_rows
 from preprocess.table_work import hold_work, remove_work, work_folder
 
@@ -69,7 +70,10 @@ def plan_table(
             room = sum(item.nbytes for items in listing.splits.values() for item in items)
             check_room(work.folder, room)
             spilled = spill(listing, request.options, work.folder, workers, work.clear)
-        yield lay_out(outline, spilled, request, like, run_options, work)
+        try:
+            yield lay_out(outline, spilled, request, like, run_options, work)
+        finally:
+            unmap_blocks()
 
 
 def _list(request: TableRequest) -> Listing:
