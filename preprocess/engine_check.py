@@ -1,5 +1,6 @@
 """Engines compared with the reference: before a run, and one document in 1,000 during it."""
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,6 +12,8 @@ from preprocess.errors import SourceError
 from preprocess.tokenizer import TextTokenizer
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import pyarrow as pa
     from numpy.typing import NDArray
 
@@ -68,13 +71,24 @@ def choose_engine(tokenizer: TextTokenizer, wanted: str, sample: "pa.LargeString
             engine=REFERENCE, version=open_engine(REFERENCE, tokenizer).version, compared=0
         )
     texts = pa.concat_arrays([torture(tokenizer), sample])
-    expected: Encoded | None = None
+    reference = open_engine(REFERENCE, tokenizer)
+    with ThreadPoolExecutor(1) as pool:  # an engine is opened meanwhile
+        expected = pool.submit(reference.encode, texts)
+        return _choose(tokenizer, wanted, texts, expected.result)
+
+
+def _choose(
+    tokenizer: TextTokenizer,
+    wanted: str,
+    texts: "pa.LargeStringArray",
+    expected: "Callable[[], Encoded]",
+) -> Verdict:
+    """Try one engine after the other; `expected` waits for what the reference gives."""
     rejected: dict[str, str] = {}
     for name in [name for name in ENGINES if name != REFERENCE] if wanted == "auto" else [wanted]:
         try:
             engine = open_engine(name, tokenizer)
-            expected = expected or open_engine(REFERENCE, tokenizer).encode(texts)
-            reason = _judged(engine.encode(texts), expected, texts)
+            reason = _judged(engine.encode(texts), expected(), texts)
         except EngineError as error:
             if wanted != "auto":
                 raise

@@ -31,7 +31,8 @@ class TextTokenizer:
             caller, who asks `special_hits`; encoded all the same, it is as `text`.
         pretrained: The transformers tokenizer (chat templates, names of the special tokens).
         backend: The `tokenizers.Tokenizer`, padding and truncation off, set to `specials`.
-        cleaned: The same as JSON, before `specials`: what the engines load.
+        cleaned: The same as JSON, before `specials` and without the padding and truncation that a
+            file may carry: what the engines load.
         largest_id: Over the vocabulary with all added tokens.
         dtype: The narrowest of uint16 and uint32 that holds `largest_id`.
         eos_id: End of a document, None where there is none; so are `bos_id`, `pad_id`, `unk_id`.
@@ -45,8 +46,11 @@ class TextTokenizer:
         self.source = source
         self.specials: Specials = specials
         self.pretrained: Any = _load(source)
-        content = _cleaned(self.pretrained.backend_tokenizer)
-        self.cleaned: str = json.dumps(content, ensure_ascii=False)
+        self.cleaned: str = self.pretrained.backend_tokenizer.to_str()
+        content: dict[str, Any] = json.loads(self.cleaned)
+        if content["padding"] is not None or content["truncation"] is not None:
+            content |= {"padding": None, "truncation": None}
+            self.cleaned = json.dumps(content, ensure_ascii=False)
         # A copy: every call of the transformers tokenizer sets padding, truncation and the way with
         # special tokens on its own.
         self.backend: Any = _from_json(self.cleaned)
@@ -151,12 +155,6 @@ class TextTokenizer:
         raise SourceError(
             f"{self.source.path}: with special tokens, a text is encoded to other ids than without"
         )
-
-
-def _cleaned(backend: Any) -> dict[str, Any]:
-    """Give a tokenizer as JSON values, without padding and truncation that a file may carry."""
-    content: dict[str, Any] = json.loads(backend.to_str())
-    return content | {"padding": None, "truncation": None}
 
 
 def _from_json(content: str) -> Any:

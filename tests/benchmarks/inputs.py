@@ -48,7 +48,7 @@ def _paint(folder: Path, count: int, size: tuple[int, int]) -> None:
 
 def prep_images(source: Path, out: Path, sizes: Sequence[int], *options: str) -> list[str]:
     """Make the command line of `prep images`, as its console script would run it."""
-    script = "import sys; from preprocess.cli import prep; sys.exit(prep())"
+    script = "from preprocess.cli import main; main()"
     arguments = ["images", str(source), str(out), "--sizes", *map(str, sizes), *options]
     return [sys.executable, "-c", script, *arguments]
 

@@ -1,8 +1,9 @@
 """How fast `prep tokens` is when everything is imported, and what the engine alone could do.
 
 Contenders: our whole job from JSON lines and from Parquet; the same engine alone on the same texts,
-in Arrow memory, shared by as many threads, its ids dropped (the limit). The engines are those that
-`--engine auto` chooses. Engines that remember words are made anew for each run.
+in Arrow memory, its ids dropped: as we call it, from as many threads (the limit), from one thread,
+and gigatoken in its package's own parallel call. The engines are those that `--engine auto`
+chooses. Engines that remember words are made anew for each run.
 
 Run: python -m tests.benchmarks.token_rate TEXT.jsonl TOKENIZER [--engine NAME]
 """
@@ -64,7 +65,7 @@ def _ours(setting: Setting, source: Path, out: Path, engine: str) -> None:
     tokens_to_shards(source, out, options, RunOptions(workers=setting.workers))
 
 
-def _engine_alone(setting: Setting, texts: list[Any], engine: str) -> float:
+def _engine_alone(setting: Setting, texts: list[Any], engine: str, threads: int) -> float:
     """Time the encoding alone, with an engine that has seen no text yet."""
     from preprocess.engines import open_engine
     from preprocess.tokenizer import TextTokenizer
@@ -73,9 +74,26 @@ def _engine_alone(setting: Setting, texts: list[Any], engine: str) -> float:
     tokenizer = TextTokenizer(find_tokenizer(str(setting.tokenizer)))
     opened = open_engine(engine, tokenizer)
     begin = time.perf_counter()
-    with ThreadPoolExecutor(setting.workers) as pool:
+    with ThreadPoolExecutor(threads) as pool:
         for _ in pool.map(lambda part: len(opened.encode(part)[0]), texts):
             pass
+    return time.perf_counter() - begin
+
+
+def _own_parallel_call(setting: Setting, texts: list[Any]) -> float:
+    """Time gigatoken's own parallel call on all texts at once."""
+    import awkward as ak
+    import gigatoken
+    import pyarrow as pa
+
+    from preprocess.tokenizer import TextTokenizer
+    from preprocess.tokenizer_source import find_tokenizer
+
+    cleaned = TextTokenizer(find_tokenizer(str(setting.tokenizer))).cleaned
+    backend = gigatoken.Tokenizer.from_json(cleaned).backend
+    together = ak.from_arrow(pa.concat_arrays(texts))
+    begin = time.perf_counter()
+    backend.encode_batch(together)
     return time.perf_counter() - begin
 
 
@@ -108,8 +126,11 @@ def measure(setting: Setting, scratch: Path) -> tuple[Runs, int, str]:
         "run from JSONL": partial(_run_only, setting, setting.text, out, engine),
         "run from Parquet": partial(_run_only, setting, parquet, out, engine),
         "JSONL, with the plan": partial(_ours, setting, setting.text, out, setting.engine),
-        "engine alone": partial(_engine_alone, setting, texts, engine),
+        "engine alone": partial(_engine_alone, setting, texts, engine, setting.workers),
+        "engine alone, one thread": partial(_engine_alone, setting, texts, engine, 1),
     }
+    if engine == "gigatoken":
+        contenders["engine's own parallel call"] = partial(_own_parallel_call, setting, texts)
     runs = alternate(contenders, setting.rounds, between=partial(empty, out))
     return runs, sum(part.nbytes for part in texts), engine
 

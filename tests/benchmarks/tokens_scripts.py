@@ -9,9 +9,10 @@ from pathlib import Path
 PREP = f"""
 import sys
 sys.path.insert(0, {str(Path(__file__).parents[2])!r})
-from preprocess.cli import prep
+from preprocess.cli import main
 text, out, tokenizer, workers = sys.argv[1:]
-sys.exit(prep(["tokens", text, out, "--tokenizer", tokenizer, "--workers", workers]))
+sys.argv[1:] = ["tokens", text, out, "--tokenizer", tokenizer, "--workers", workers]
+main()
 """
 
 # As the documentation of `datasets` shows: a batched map with the fast tokenizer, saved as Arrow.

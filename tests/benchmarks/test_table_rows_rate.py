@@ -1,0 +1,21 @@
+"""The benchmark works: a tiny run that prints its ratios and never judges a time."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.benchmarks import table_rows_rate
+from tests.benchmarks.rounds import report, show
+
+
+def test_table_rows_rate_measures_every_contender(tmp_path: Path) -> None:
+    runs, rows = table_rows_rate.measure(tmp_path, count=1000, batch_size=64, rounds=1)
+    assert len(runs) >= 8
+    assert rows == 960
+    show(report("tiny", runs, count=rows, unit="rows", reference=table_rows_rate.LIMIT))
+
+
+def test_table_rows_rate_runs_from_the_command_line() -> None:
+    command = [sys.executable, "-m", "tests.benchmarks.table_rows_rate", "--help"]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert "usage" in shown
