@@ -1,10 +1,9 @@
 """The bytes of records become typed columns: on the host with NumPy, on a device with torch.
 
-Columns of one dtype lie side by side in a record, so a few slices are all that has to be cast. On
-the host NumPy stays in the thread that asks; torch would call a team of threads for each of the
-threads that gather (see `token_views.widen`).
+Columns of one dtype lie side by side in a record, so a few slices are all that has to be cast.
 """
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -17,6 +16,7 @@ from torch import Tensor
 
 from loaders.errors import FormatError, SelectionError
 from loaders.format.table_schema import ColumnSpec, TableSchema
+from loaders.table_host import HostNumbers
 from loaders.table_numbers import Numeric, Step, standard_steps, value_steps
 
 NUMERIC: Final = "numeric"
@@ -30,11 +30,6 @@ _TORCH: Final = {
     "int64": torch.int64,
     "float32": torch.float32,
     "float64": torch.float64,
-}
-_NUMPY_OPERATIONS: Final[dict[str, Callable[..., Any]]] = {
-    "add": np.add,
-    "multiply": np.multiply,
-    "divide": np.divide,
 }
 _TORCH_OPERATIONS: Final[dict[str, Callable[[Tensor, Tensor], Tensor]]] = {
     "add": torch.add,
@@ -53,7 +48,7 @@ class Group:
             between them.
         steps: From stored numbers to float32; None leaves codes, as int64.
         first: What is taken off the codes: 1 where a missing one cannot be.
-        missing: What stands for a missing value; None leaves what the steps make of it.
+        missing: What stands for a missing number.
         on_device: The constants on each device that was used.
     """
 
@@ -61,7 +56,7 @@ class Group:
     spans: tuple[slice, ...]
     steps: tuple[Step, ...] | None = None
     first: int = 0
-    missing: float | None = None
+    missing: float = math.nan
     on_device: dict[torch.device, list[Tensor]] = field(default_factory=dict)
 
     @property
@@ -70,38 +65,11 @@ class Group:
         nbytes = sum(int(span.stop) - int(span.start) for span in self.spans)
         return nbytes // np.dtype(self.dtype).itemsize
 
-    @property
-    def out_dtype(self) -> torch.dtype:
-        """Of what `show` returns."""
-        return torch.int64 if self.steps is None else torch.float32
-
-    def fill(self, rows: NDArray[np.uint8], out: NDArray[Any]) -> None:
-        """Fill [B, width] int64 or float32 from [B, itemsize] bytes, on the host."""
+    def stored(self, rows: NDArray[np.uint8]) -> NDArray[Any]:
+        """Return [B, width] of the dtype out of [B, itemsize] bytes."""
         pieces = [rows[:, span] for span in self.spans]
         joined = pieces[0] if len(pieces) == 1 else np.concatenate(pieces, axis=1)
-        stored = joined.view(np.dtype(self.dtype).newbyteorder("<"))
-        if self.steps is None:
-            np.subtract(stored, self.first, out=out) if self.first else np.copyto(out, stored)
-            return
-        values: NDArray[Any] = stored
-        # Infinities and float64 beyond float32 are what they are: no warning.
-        with np.errstate(over="ignore", invalid="ignore"):
-            for step in self.steps:
-                now = values.astype(step.constants.dtype, copy=values is stored)
-                values = _NUMPY_OPERATIONS[step.operation](now, step.constants, out=now)
-            np.copyto(out, values, casting="same_kind")
-            if self.missing is not None:
-                self._fill_missing(stored, out, self.missing)
-
-    def _fill_missing(self, stored: NDArray[Any], out: NDArray[Any], missing: float) -> None:
-        if stored.dtype.kind == "f":
-            np.copyto(out, missing, where=np.isnan(stored))
-            return
-        known = (stored != 0).astype(np.float32)
-        # By arithmetic: a branch for each value took three times as long where some are missing.
-        if np.isnan(missing):
-            np.divide(known, known, out=known)
-        np.multiply(out, known, out=out)
+        return joined.view(np.dtype(self.dtype).newbyteorder("<"))
 
     def show(self, rows: Tensor) -> Tensor:
         """Return [B, width] int64 or float32 of [B, itemsize] bytes, on their device."""
@@ -118,8 +86,8 @@ class Group:
         for step, constant in zip(self.steps, constants, strict=True):
             values = _TORCH_OPERATIONS[step.operation](values.to(constant.dtype), constant)
         values = values.to(torch.float32).contiguous()
-        if self.missing is None:
-            return values
+        if self.dtype.startswith("float") and math.isnan(self.missing):
+            return values  # NaN already
         lost = torch.isnan(stored) if self.dtype.startswith("float") else stored == 0
         return values.masked_fill(lost, self.missing)
 
@@ -140,30 +108,34 @@ class Entry:
         name: Its key.
         groups: Of the same kind of numbers.
         flat: It is [B], not [B, 1].
+        host: Makes numbers of them on the host; None for codes.
     """
 
     name: str
     groups: tuple[Group, ...]
     flat: bool = False
+    host: HostNumbers | None = None
 
     def show(self, rows: Tensor) -> Tensor:
         """Return the entry for [B, itemsize] bytes, on their device."""
         if rows.device.type == "cpu":
-            shown = self._fill(rows.numpy())
+            shown = torch.from_numpy(self._show_on_host(rows.numpy()))
         else:
             parts = [group.show(rows) for group in self.groups]
             shown = parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
         return shown[:, 0] if self.flat else shown
 
-    def _fill(self, rows: NDArray[np.uint8]) -> Tensor:
-        width = sum(group.width for group in self.groups)
-        dtype = np.int64 if self.groups[0].steps is None else np.float32
-        out = np.empty((len(rows), width), dtype)
+    def _show_on_host(self, rows: NDArray[np.uint8]) -> NDArray[Any]:
+        if self.host is not None:
+            return self.host.show(rows)
+        codes = np.empty((len(rows), sum(group.width for group in self.groups)), np.int64)
         start = 0
         for group in self.groups:
-            group.fill(rows, out[:, start : start + group.width])
+            codes[:, start : start + group.width] = group.stored(rows)
             start += group.width
-        return torch.from_numpy(out)
+        if self.groups[0].first:
+            codes -= self.groups[0].first
+        return codes
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,17 +191,24 @@ def table_entries(schema: TableSchema, columns: Columns, numeric: Numeric) -> tu
     """Return the entries of a batch; those without columns are left out."""
     places = record_places(schema)
     entries = [
-        Entry(NUMERIC, tuple(_groups(columns.numeric, places, numeric))),
-        Entry(CATEGORICAL, tuple(_groups(columns.categorical, places, "values"))),
-        *(Entry(spec.name, tuple(_groups((spec,), places, "values"))) for spec in columns.vectors),
+        _entry(NUMERIC, _groups(columns.numeric, places, numeric)),
+        _entry(CATEGORICAL, _groups(columns.categorical, places, "values")),
+        *(_entry(spec.name, _groups((spec,), places, "values")) for spec in columns.vectors),
     ]
     target = columns.target
     if target is not None:
-        groups = tuple(_groups((target,), places, "values"))
+        groups = _groups((target,), places, "values")
         if target.kind == "boolean":  # classes 0 and 1
-            groups = (Group(target.dtype, groups[0].spans, first=1),)
-        entries.append(Entry(TARGET, groups, flat=target.kind != "vector"))
+            groups = iter([Group(target.dtype, (places[target.name],), first=1)])
+        entries.append(_entry(TARGET, groups, flat=target.kind != "vector"))
     return tuple(entry for entry in entries if entry.groups)
+
+
+def _entry(name: str, found: Iterator[Group], *, flat: bool = False) -> Entry:
+    groups = tuple(found)
+    if not groups or groups[0].steps is None:
+        return Entry(name, groups, flat)
+    return Entry(name, groups, flat, HostNumbers(groups, missing=groups[0].missing))
 
 
 def record_places(schema: TableSchema) -> dict[str, slice]:
@@ -254,9 +233,7 @@ def _groups(
         elif numeric == "standardized":
             yield Group(dtype, spans, standard_steps(members), missing=0.0)
         else:
-            # A missing float is NaN already.
-            missing = None if dtype.startswith("float") else float("nan")
-            yield Group(dtype, spans, value_steps(members), missing=missing)
+            yield Group(dtype, spans, value_steps(members))
 
 
 def _holds_codes(spec: ColumnSpec) -> bool:

@@ -14,8 +14,12 @@ from loaders import (
     NormalizedModel,
     ShardDataset,
     ShardsError,
+    Standardize,
+    TableDataset,
+    TableEncoder,
     TokenDataset,
     open_dataset,
+    open_table,
     open_tokens,
 )
 from preprocess import (
@@ -71,3 +75,19 @@ def train_language_model(out: str, model: nn.Module, state: dict[str, Any]) -> d
     eos: int | None = data.eos_id
     print(eos, len(data))
     return loader.state_dict()
+
+
+def train_table(out: str, model: nn.Module) -> float:
+    data: TableDataset = open_table(out, split="train", numeric="values")
+    standardize = Standardize.for_table(data, missing="indicator", dtype=torch.bfloat16)
+    embeddings = [nn.Embedding(*sizes) for sizes in data.embedding_sizes]
+    names: tuple[str, ...] = data.numeric_names + data.categorical_names + data.classes
+    loss = torch.zeros(())
+    for batch in Loader(data, batch_size=4096, device="cuda"):
+        loss = model(standardize(batch["numeric"]), batch["categorical"], batch["target"])
+    mean: float | None = data.statistics["age"].mean
+    print(names, mean, len(embeddings), standardize.out_features, loss)
+    encoder = TableEncoder(out)
+    served: dict[str, torch.Tensor] = encoder.batch({"age": [42], "city": ["Rome"]})
+    unknown: dict[str, int] = encoder.unknown(encoder.encode({"age": [42], "city": ["Rome"]}))
+    return float(model(served["numeric"])) + len(unknown)
