@@ -47,7 +47,7 @@ def _as_table(frame: Any, options: TableOptions) -> "pa.Table":
         _check_names(list(frame.column_names))
         selected = frame.select(readable_columns(frame.schema, options))
         return with_unread(selected, frame.schema, len(frame), options)
-    if not (hasattr(frame, "columns") and hasattr(frame, "iloc")):
+    if not hasattr(frame, "iloc"):
         kind = f"{type(frame).__module__}.{type(frame).__qualname__}"
         raise SourceError(f"{kind}: expected a DataFrame of pandas or polars, or an Arrow table")
     names = [str(name) for name in frame.columns]

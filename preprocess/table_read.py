@@ -123,7 +123,7 @@ def _read_csv(
         delimiter = options.delimiter or ("\t" if kind == "tsv" else find_delimiter(head))
         form: RawBlock | None = None
         for records in numbered_records(
-            chain([head], chunks), delimiter, item.key, MAX_RECORD_NBYTES
+            _ended(chain([head], chunks)), delimiter, item.key, MAX_RECORD_NBYTES
         ):
             line, rest = records.line, records.data
             if form is None:
@@ -139,6 +139,17 @@ def _read_csv(
                 )
             if rest:
                 yield replace(form, first=line, after=records.after, data=rest)
+
+
+def _ended(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield the same bytes; the last line is ended if it is not, or it would be its own block."""
+    before = b""
+    for chunk in chunks:
+        if before:
+            yield before
+        before = chunk
+    if before:
+        yield before if before.endswith((b"\n", b"\r")) else before + b"\n"
 
 
 def find_delimiter(head: bytes) -> str:
