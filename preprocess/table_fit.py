@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -92,13 +92,15 @@ def fit(
     counts = rows.counts()
     if not counts[TRAIN]:
         raise SourceError("no row is of the train split, which vocabularies are made of")
+    rows = replace(rows, train_count=counts[TRAIN])
     stored = [plan for plan in plans if plan.kind not in NOT_STORED]
     with ThreadPoolExecutor(workers, thread_name_prefix="prep-fit") as pool:
         places = range(len(stored))
         fitted = list(pool.map(lambda place: fit_column(stored[place], rows, place), places))
+        leaks = list(leak_notes(stored, rows, pool, workers))
     notes += [note for column in fitted for note in column.notes]
     notes += _unknown_notes(fitted)
-    notes += leak_notes(stored, rows)
+    notes += leaks
     skipped = sum(block.count for block in spilled.blocks) - sum(counts)
     changed = any(
         (now != SPLIT_NAMES.index(b.split)).any()

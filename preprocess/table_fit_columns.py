@@ -14,6 +14,7 @@ from preprocess.table_fit_rows import Rows, list_counts
 from preprocess.table_fitted_column import FittedColumn, code_dtype, make_spec
 from preprocess.table_plan import ColumnPlan
 from preprocess.table_splits import SKIPPED, SPLIT_NAMES, TRAIN
+from preprocess.table_values import Texts
 from preprocess.table_vocabulary import (
     TextTally,
     are_numbers,
@@ -108,17 +109,24 @@ def counted_texts(plan: ColumnPlan, rows: Rows) -> "tuple[pa.LargeStringArray, N
     """Return the different texts of a column, and [k, 3] how often each is in which split."""
     found = TextTally(len(SPLIT_NAMES))
     for texts, splits in rows.texts(plan):
-        one = len(splits) > 0 and (splits == splits[0]).all()
-        counts = [
-            np.zeros(len(texts.values), np.int64)
-            if one and splits[0] != code
-            else texts.of_rows(splits == code).counts()[:-1]
-            for code in range(len(SPLIT_NAMES))
-        ]
-        found.add(texts.values, np.stack(counts, axis=1))
+        found.add(texts.values, _counts(texts, splits))
     values, together = found.found()
     used = together.any(axis=1)  # texts of rows without a target are none
     return (values, together) if used.all() else (values.filter(used), together[used])
+
+
+def _counts(texts: Texts, splits: NDArray[np.uint8]) -> NDArray[np.int64]:
+    """Return how often each text is in which split, [k, 3] int64."""
+    size = len(texts.values) + 1
+    counts = np.zeros((len(SPLIT_NAMES), size), np.int64)
+    if len(splits) and (splits == splits[0]).all():
+        if splits[0] != SKIPPED:
+            counts[splits[0]] = texts.counts()
+    else:
+        kept = np.flatnonzero(splits != SKIPPED)
+        places = texts.index[kept] + size * splits[kept].astype(np.int64)
+        counts[:] = np.bincount(places, minlength=counts.size).reshape(counts.shape)
+    return counts[:, :-1].T
 
 
 def _fit_codes(plan: ColumnPlan, rows: Rows, path: str) -> FittedColumn:

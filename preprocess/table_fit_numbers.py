@@ -14,7 +14,7 @@ from preprocess.table_fit_rows import Rows, column_numbers
 from preprocess.table_fitted_column import CODE_DTYPES, FittedColumn, make_spec, narrowest
 from preprocess.table_plan import ColumnPlan, with_range
 from preprocess.table_quantiles import HELD, Part, quantiles
-from preprocess.table_splits import SKIPPED, TRAIN
+from preprocess.table_splits import SKIPPED
 from preprocess.table_statistics import Tally, column_statistics, tally
 from preprocess.table_text import plain_numbers
 from preprocess.table_values import texts_of
@@ -88,9 +88,11 @@ def fit_floats(plan: ColumnPlan, rows: Rows) -> FittedColumn:
     """
     if plan.dtype not in {None, "float32", "float64"}:
         raise SourceError(f"column {plan.name!r}: {plan.dtype} is no type of kind {plan.kind}")
-    narrow = plan.float32 or (plan.float32_exact and plan.dtype is None)
-    losses = _rounding(plan, rows) if narrow and not plan.float32_exact else []
-    losses += _rounded_whole(plan, rows)
+    rounded = _rounded_whole(plan, rows)
+    # Whether float32 holds whole numbers that float64 does not hold is not asked of all blocks.
+    exact = plan.float32_exact and not rounded
+    narrow = plan.float32 or (exact and plan.dtype is None)
+    losses = (_rounding(plan, rows) if narrow and not exact else []) + rounded
     spec = make_spec(plan, "float32" if narrow else "float64", tuple(losses))
     return _with_statistics(spec, plan, rows)
 
@@ -161,7 +163,7 @@ def _with_statistics(spec: ColumnSpec, plan: ColumnPlan, rows: Rows) -> FittedCo
     if plan.kind == "vector":
         return FittedColumn(spec=spec)
     found, missing, infinite = Tally(), 0, 0
-    held: list[Part] | None = [] if rows.counts()[TRAIN] <= HELD else None
+    held: list[Part] | None = [] if rows.train_count <= HELD else None
     for numbers in rows.train(plan):
         values, counts, absent = numbers.counted()
         values, counts, beyond = _finite(values, counts)

@@ -48,11 +48,13 @@ class Rows:
         blocks: Parsed rows.
         splits: [n] uint8 of each block: codes of `table_splits`.
         options: How numbers are written as text.
+        train_count: Rows of train, once the splits are settled.
     """
 
     blocks: Sequence[SpilledBlock]
     splits: Sequence[NDArray[np.uint8]]
     options: TableOptions
+    train_count: int = 0
 
     def opened(self) -> Iterator[tuple[Block, NDArray[np.uint8]]]:
         """Yield each block, and the split of each of its rows."""

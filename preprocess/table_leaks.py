@@ -2,6 +2,8 @@
 
 import tempfile
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -18,22 +20,31 @@ if TYPE_CHECKING:
 _HELD: Final = 1 << 22
 """Hashes of rows outside train that are held at a time: 32 MiB."""
 
+_AHEAD: Final = 4
+"""Blocks to a thread whose hashes wait to be written."""
+
+_SOME_BITS: Final = 22
+_SOME: Final = np.uint64((1 << _SOME_BITS) - 1)
+
 _MISSING: Final = np.uint64(0x5DEECE66D1CE4E5B)
-_ODD: Final = np.uint64(0x9E3779B97F4A7C15)
+_ODD: Final = 0x9E3779B97F4A7C15
 
 
-def leak_notes(plans: Sequence[ColumnPlan], rows: Rows, held: int = _HELD) -> Iterator[str]:
+def leak_notes(
+    plans: Sequence[ColumnPlan], rows: Rows, pool: Executor, workers: int
+) -> Iterator[str]:
     """Say how many rows outside train have the features of a row of train.
 
     Args:
         plans: The columns; targets, and parts of other columns, are not compared.
         rows: All rows and their splits.
-        held: Hashes that may be held at a time.
+        pool: Threads that hash rows.
+        workers: How many there are.
     """
     counts = rows.counts()
     if not counts[TRAIN] or not counts[VALIDATION] + counts[TEST]:
         return
-    found = count_leaks(plans, rows, held)
+    found = count_leaks(plans, rows, pool, workers)
     for code in (VALIDATION, TEST):
         if counts[code]:
             share = found[code] / counts[code]
@@ -43,10 +54,13 @@ def leak_notes(plans: Sequence[ColumnPlan], rows: Rows, held: int = _HELD) -> It
             )
 
 
-def count_leaks(plans: Sequence[ColumnPlan], rows: Rows, held: int = _HELD) -> tuple[int, ...]:
+def count_leaks(
+    plans: Sequence[ColumnPlan], rows: Rows, pool: Executor, workers: int, held: int = _HELD
+) -> tuple[int, ...]:
     """Return how many rows of each split have the features of a row of train; 0 for train.
 
-    Rows are compared by hashes of 64 bits, which lie in a file meanwhile.
+    Rows are compared by hashes of 64 bits, which lie in a file meanwhile; `held` of them are held
+    at a time.
     """
     features = [p for p in plans if p.role == "feature" and p.part is None]
     features = [p for p in features if p.kind not in {"text", "left_out"}]
@@ -55,8 +69,11 @@ def count_leaks(plans: Sequence[ColumnPlan], rows: Rows, held: int = _HELD) -> t
     totals = [0] * len(SPLIT_NAMES)
     # Nameless, and gone with the process.
     with tempfile.TemporaryFile(dir=rows.blocks[0].path.parent) as file:
-        for block, _ in rows.opened():
-            file.write(_row_hashes(block.table, features, rows).data)
+        blocks = rows.opened()
+        while together := list(islice(blocks, _AHEAD * workers)):
+            tables = [block.table for block, _ in together]
+            for found in pool.map(lambda table: _row_hashes(table, features, rows), tables):
+                file.write(found.data)
         file.flush()
         for part in range(parts):
             for code, number in enumerate(_count_part(file.fileno(), rows, part, parts)):
@@ -76,14 +93,17 @@ def _count_part(file: int, rows: Rows, part: int, parts: int) -> list[int]:
             yield found[mine], splits[mine]
 
     outside = [found[(splits == VALIDATION) | (splits == TEST)] for found, splits in hashes()]
-    known = np.unique(np.concatenate(outside))
-    leaked = np.zeros(len(known) + 1, np.bool_)
+    known = np.sort(np.concatenate(outside))
+    known = known[np.diff(known, prepend=~known[:1]) != 0]
+    leaked = np.zeros(len(known), np.bool_)
+    # Most rows of train are told from all of these by a few bits, in a table that caches hold.
+    some = np.zeros(1 << _SOME_BITS, np.bool_)
+    some[known & _SOME] = True
     for found, splits in hashes():
         train = found[splits == TRAIN]
-        places = np.searchsorted(known, train)
-        places[places == len(known)] = max(len(known) - 1, 0)
-        if len(known):
-            leaked[places[known[places] == train]] = True
+        train = train[some[train & _SOME]]
+        places = np.minimum(np.searchsorted(known, train), len(known) - 1)
+        leaked[places[known[places] == train]] = True
     totals = [0] * len(SPLIT_NAMES)
     for found, splits in hashes():
         for code in (VALIDATION, TEST):
@@ -98,10 +118,11 @@ def _path_of(file: int) -> str:
 def _row_hashes(table: "pa.Table", plans: Sequence[ColumnPlan], rows: Rows) -> NDArray[np.uint64]:
     """Return a hash of the features of each row, [n] uint64."""
     found = np.zeros(table.num_rows, np.uint64)
-    for plan in plans:
+    for place, plan in enumerate(plans):
         column = _column_hashes(column_array(table, plan.source), plan, rows)
-        found = mixed(found * _ODD ^ column)
-    return found
+        # These are mixed well: a sum, each times an odd number of its own, will do.
+        found += column * np.uint64(_ODD * (2 * place + 1) % (1 << 64))
+    return mixed(found)
 
 
 def _column_hashes(array: "pa.Array", plan: ColumnPlan, rows: Rows) -> NDArray[np.uint64]:

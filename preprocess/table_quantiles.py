@@ -20,7 +20,10 @@ Stream = Callable[[], Iterable[Part]]
 HELD: Final = 1 << 22
 """Values that are held at a time: 32 MiB."""
 
-_BINS: Final = 1 << 16
+_FIRST_BITS: Final = 20
+_NEXT_BITS: Final = 16
+"""Of the bins of one histogram, and of one of several: 8 MiB, and 512 KiB for each."""
+
 _SIGN: Final = np.uint64(1 << 63)
 
 
@@ -100,9 +103,10 @@ def order_statistics(stream: Stream, ranks: Sequence[int], held: int = HELD) -> 
     found: dict[int, float] = {}
     while open_intervals:
         several = [each for each in open_intervals if each.first < each.last]
-        wide = any(each.last - each.first >= _BINS for each in several)
+        bits = _FIRST_BITS if len(several) == 1 else _NEXT_BITS
+        wide = any((each.last - each.first).bit_length() > bits for each in several)
         if wide and sum(each.count for each in several) <= held:
-            images = _collected(stream, several)
+            images = _collected(stream, {each: open_intervals[each] for each in several})
             for interval, mine in open_intervals.items():
                 for rank in mine:
                     image = interval.first
@@ -111,7 +115,7 @@ def order_statistics(stream: Stream, ranks: Sequence[int], held: int = HELD) -> 
                     found[rank] = value_of_image(image, dtype)
             return found
         if several:
-            open_intervals = _refined(stream, open_intervals)
+            open_intervals = _refined(stream, open_intervals, bits)
         for interval in [each for each in open_intervals if each.first == each.last]:
             for rank in open_intervals.pop(interval):
                 found[rank] = value_of_image(interval.first, dtype)
@@ -133,9 +137,9 @@ def _whole(stream: Stream) -> tuple[np.dtype[Any], _Interval]:
 
 
 def _collected(
-    stream: Stream, intervals: Sequence[_Interval]
+    stream: Stream, intervals: dict[_Interval, list[int]]
 ) -> dict[_Interval, NDArray[np.uint64]]:
-    """Return the images of each interval in rising order."""
+    """Return the images of each interval, those of its ranks in their places of rising order."""
     parts: dict[_Interval, list[NDArray[np.uint64]]] = {each: [] for each in intervals}
     for values, counts in stream():
         images = order_image(values)
@@ -143,20 +147,27 @@ def _collected(
             inside = (images >= np.uint64(interval.first)) & (images <= np.uint64(interval.last))
             picked = images[inside]
             mine.append(picked if counts is None else np.repeat(picked, counts[inside]))
-    return {each: np.sort(np.concatenate(mine)) for each, mine in parts.items()}
+    # A third of the time that sorting takes.
+    return {
+        each: np.partition(np.concatenate(mine), [rank - each.below for rank in intervals[each]])
+        for each, mine in parts.items()
+    }
 
 
-def _refined(stream: Stream, intervals: dict[_Interval, list[int]]) -> dict[_Interval, list[int]]:
-    """Return intervals of a 65,536th of the width, with the same ranks."""
-    shifts = {each: max((each.last - each.first).bit_length() - 16, 0) for each in intervals}
-    sums = {each: np.zeros(_BINS, np.int64) for each in intervals}
+def _refined(
+    stream: Stream, intervals: dict[_Interval, list[int]], bits: int
+) -> dict[_Interval, list[int]]:
+    """Return intervals of a 2**bits-th of the width, with the same ranks."""
+    shifts = {each: max((each.last - each.first).bit_length() - bits, 0) for each in intervals}
+    sums = {each: np.zeros(1 << bits, np.int64) for each in intervals}
     for values, counts in stream():
         images = order_image(values)
         for interval, histogram in sums.items():
             inside = (images >= np.uint64(interval.first)) & (images <= np.uint64(interval.last))
             bins = (images[inside] - np.uint64(interval.first)) >> np.uint64(shifts[interval])
             if counts is None:
-                np.add(histogram, np.bincount(bins.astype(np.int64), minlength=_BINS), histogram)
+                found = np.bincount(bins.astype(np.int64))
+                histogram[: len(found)] += found
             else:
                 np.add.at(histogram, bins.astype(np.int64), counts[inside])
     narrower: dict[_Interval, list[int]] = {}

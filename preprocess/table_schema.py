@@ -218,7 +218,7 @@ def _as_kind(plan: ColumnPlan, evidence: Evidence, kind: str) -> ColumnPlan:
         return _as_vector(plan, evidence)
     if kind == "float" or plan.dtype in {"float32", "float64"}:
         low, high = evidence.minimum or 0, evidence.maximum or 0
-        exact = -EXACT_FLOAT < low and high < EXACT_FLOAT
+        exact = low > -EXACT_FLOAT and high < EXACT_FLOAT
         return replace(plan, kind="float", beyond_float=not exact)
     notes: tuple[str, ...] = ()
     if kind == "time":

@@ -192,7 +192,12 @@ def _written(values: "pa.Array") -> "pa.LargeStringArray":
 
 def _indices(array: "pa.DictionaryArray", missing: int) -> NDArray[np.int64]:
     """Return which value each row has, and `missing` where it has none."""
-    found: NDArray[np.int64] = array.indices.fill_null(missing).to_numpy().astype(np.int64)
+    indices = array.indices
+    # Not fill_null: an index of 8 bits may have no room for the number of a missing one.
+    stored = np.frombuffer(indices.buffers()[1], indices.type.to_pandas_dtype())
+    found = stored[indices.offset : indices.offset + len(indices)].astype(np.int64)
+    if indices.null_count:
+        found[~np.asarray(indices.is_valid())] = missing
     return found
 
 

@@ -80,9 +80,9 @@ def by_count(
     import pyarrow.compute as pc
 
     kept = np.flatnonzero(counts >= least)
-    table = pa.table({"count": counts[kept], "value": values.take(pa.array(kept))})
-    order = pc.sort_indices(table, [("count", "descending"), ("value", "ascending")])
-    return np.asarray(kept[order.to_numpy()])
+    # One key after the other takes half the time of both together.
+    by_bytes = kept[pc.sort_indices(values.take(pa.array(kept))).to_numpy()]
+    return np.asarray(by_bytes[np.argsort(-counts[by_bytes], kind="stable")])
 
 
 def by_value(values: "pa.LargeStringArray", options: "TableOptions") -> NDArray[np.int64]:
