@@ -4,8 +4,8 @@ Columns of one dtype lie side by side in a record, so a few slices are all that 
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final
 
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from loaders.errors import FormatError, SelectionError
 from loaders.format.table_schema import ColumnSpec, TableSchema
-from loaders.table_host import HostNumbers
+from loaders.table_floats import Floats
 from loaders.table_numbers import Numeric, Step, standard_steps, value_steps
 
 NUMERIC: Final = "numeric"
@@ -31,11 +31,6 @@ _TORCH: Final = {
     "float32": torch.float32,
     "float64": torch.float64,
 }
-_TORCH_OPERATIONS: Final[dict[str, Callable[[Tensor, Tensor], Tensor]]] = {
-    "add": torch.add,
-    "multiply": torch.mul,
-    "divide": torch.div,
-}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,7 +44,6 @@ class Group:
         steps: From stored numbers to float32; None leaves codes, as int64.
         first: What is taken off the codes: 1 where a missing one cannot be.
         missing: What stands for a missing number.
-        on_device: The constants on each device that was used.
     """
 
     dtype: str
@@ -57,7 +51,6 @@ class Group:
     steps: tuple[Step, ...] | None = None
     first: int = 0
     missing: float = math.nan
-    on_device: dict[torch.device, list[Tensor]] = field(default_factory=dict)
 
     @property
     def width(self) -> int:
@@ -71,33 +64,11 @@ class Group:
         joined = pieces[0] if len(pieces) == 1 else np.concatenate(pieces, axis=1)
         return joined.view(np.dtype(self.dtype).newbyteorder("<"))
 
-    def show(self, rows: Tensor) -> Tensor:
-        """Return [B, width] int64 or float32 of [B, itemsize] bytes, on their device."""
+    def stored_on_device(self, rows: Tensor) -> Tensor:
+        """Return the same on the device of the bytes."""
         pieces = [rows[:, span] for span in self.spans]
         joined = pieces[0] if len(pieces) == 1 else torch.cat(pieces, dim=1)
-        stored = joined.view(_TORCH[self.dtype])
-        if self.dtype in {"uint8", "uint16"} and self.steps is not None:
-            stored = stored.to(torch.float32)  # exact; and uint16 can be compared nowhere
-        if self.steps is None:
-            codes = stored.to(torch.int64).contiguous()  # never a view that keeps all bytes alive
-            return codes - self.first if self.first else codes
-        values = stored
-        constants = self._constants(rows.device)
-        for step, constant in zip(self.steps, constants, strict=True):
-            values = _TORCH_OPERATIONS[step.operation](values.to(constant.dtype), constant)
-        values = values.to(torch.float32).contiguous()
-        if self.dtype.startswith("float") and math.isnan(self.missing):
-            return values  # NaN already
-        lost = torch.isnan(stored) if self.dtype.startswith("float") else stored == 0
-        return values.masked_fill(lost, self.missing)
-
-    def _constants(self, device: torch.device) -> list[Tensor]:
-        found = self.on_device.get(device)
-        if found is None:
-            steps = self.steps or ()
-            found = [torch.from_numpy(step.constants).to(device) for step in steps]
-            self.on_device[device] = found
-        return found
+        return joined.view(_TORCH[self.dtype])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -108,26 +79,26 @@ class Entry:
         name: Its key.
         groups: Of the same kind of numbers.
         flat: It is [B], not [B, 1].
-        host: Makes numbers of them on the host; None for codes.
+        floats: Makes numbers of them; None for codes.
     """
 
     name: str
     groups: tuple[Group, ...]
     flat: bool = False
-    host: HostNumbers | None = None
+    floats: Floats | None = None
 
     def show(self, rows: Tensor) -> Tensor:
         """Return the entry for [B, itemsize] bytes, on their device."""
         if rows.device.type == "cpu":
-            shown = torch.from_numpy(self._show_on_host(rows.numpy()))
+            shown = torch.from_numpy(self.on_host(rows.numpy()))
         else:
-            parts = [group.show(rows) for group in self.groups]
-            shown = parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
+            shown = self.on_device(rows)
         return shown[:, 0] if self.flat else shown
 
-    def _show_on_host(self, rows: NDArray[np.uint8]) -> NDArray[Any]:
-        if self.host is not None:
-            return self.host.show(rows)
+    def on_host(self, rows: NDArray[np.uint8]) -> NDArray[Any]:
+        """Return [B, columns] int64 or float32, by NumPy."""
+        if self.floats is not None:
+            return self.floats.on_host(rows)
         codes = np.empty((len(rows), sum(group.width for group in self.groups)), np.int64)
         start = 0
         for group in self.groups:
@@ -136,6 +107,18 @@ class Entry:
         if self.groups[0].first:
             codes -= self.groups[0].first
         return codes
+
+    def on_device(self, rows: Tensor) -> Tensor:
+        """Return the same, by torch on the device of the bytes."""
+        if self.floats is not None:
+            return self.floats.on_device(rows)
+        size = (len(rows), sum(group.width for group in self.groups))
+        codes = torch.empty(size, dtype=torch.int64, device=rows.device)
+        start = 0
+        for group in self.groups:
+            codes[:, start : start + group.width] = group.stored_on_device(rows)
+            start += group.width
+        return codes.sub_(self.groups[0].first) if self.groups[0].first else codes
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +191,7 @@ def _entry(name: str, found: Iterator[Group], *, flat: bool = False) -> Entry:
     groups = tuple(found)
     if not groups or groups[0].steps is None:
         return Entry(name, groups, flat)
-    return Entry(name, groups, flat, HostNumbers(groups, missing=groups[0].missing))
+    return Entry(name, groups, flat, Floats(groups, missing=groups[0].missing))
 
 
 def record_places(schema: TableSchema) -> dict[str, slice]:

@@ -27,6 +27,9 @@ RECORD: Final = "record"
 
 _MOST_DIMENSIONS: Final = 600
 
+_WITHOUT_FLOAT64: Final = frozenset({"mps"})
+"""Kinds of devices that cannot work numbers out exactly: the host does."""
+
 
 def open_table(
     path: str | Path, split: str = "train", *, numeric: Numeric = "values"
@@ -252,7 +255,11 @@ class TableDataset(Dataset[dict[str, Any]]):
         Args:
             rows: "record" -> [B, itemsize] uint8, C-contiguous.
         """
-        return Batch({entry.name: entry.show(rows[RECORD]) for entry in self._entries})
+        records = rows[RECORD]
+        device = records.device
+        if device.type in _WITHOUT_FLOAT64:
+            records = records.cpu()
+        return Batch({e.name: e.show(records).to(device) for e in self._entries})
 
 
 def _reopen(path: Path, split: str, numeric: Numeric, fingerprint: str) -> TableDataset:

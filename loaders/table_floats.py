@@ -1,20 +1,35 @@
-"""Numbers of a table on the host: one pass of each operation over all columns together.
+"""Numbers of a table as float32: each operation once over all columns, on the host or a device.
 
-With NumPy, which stays in the thread that asks; torch would call a team of threads for each of the
-threads that gather (see `token_views.widen`).
+On the host with NumPy, which stays in the thread that asks; torch would call a team of threads for
+each of the threads that gather (see `token_views.widen`). Both give the same bits.
 """
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, Protocol
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from loaders.table_numbers import Step
 
 _ROWS: Final = 64
 """Rows whose constants stand side by side: with those of one alone the loops of NumPy are as short
 as a row, and an addition takes three times as long."""
+
+
+_ON_HOST: Final[dict[str, Callable[..., Any]]] = {
+    "add": np.add,
+    "multiply": np.multiply,
+    "divide": np.divide,
+}
+_ON_DEVICE: Final[dict[str, Callable[[Tensor, Tensor], Tensor]]] = {
+    "add": Tensor.add_,
+    "multiply": Tensor.mul_,
+    "divide": Tensor.div_,
+}
 
 
 class Stored(Protocol):
@@ -35,8 +50,11 @@ class Stored(Protocol):
     def stored(self, rows: NDArray[np.uint8]) -> NDArray[Any]:
         """Return [B, width] of the dtype out of [B, itemsize] bytes."""
 
+    def stored_on_device(self, rows: Tensor) -> Tensor:
+        """Return the same on the device of the bytes."""
 
-class HostNumbers:
+
+class Floats:
     """Turns bytes of records into float32 columns.
 
     Args:
@@ -53,7 +71,7 @@ class HostNumbers:
         self._whole: dict[int, NDArray[np.int64]] = {}
         lost = np.zeros(self._width)  # what a missing value is stored as; for floats it is NaN
         for number, (group, columns) in enumerate(self._places()):
-            scaled = False
+            scaled = False  # what is added after that is the rest
             for step in group.steps or ():
                 if step.constants.dtype == np.int64:
                     self._whole[number] = step.constants
@@ -65,17 +83,19 @@ class HostNumbers:
                 lost[columns] = np.nan
         narrow = all(_is_narrow(group) for group in groups)
         self._dtype = np.dtype(np.float32 if narrow else np.float64)
-        self._lost = self._tiled(lost)
+        self._lost = lost.astype(self._dtype)
         self._operations = [
-            (operation, self._tiled(table[name]))
+            (operation, table[name].astype(self._dtype))
             for name, operation in (
-                ("add", np.add),
-                ("multiply", np.multiply),
-                ("divide", np.divide),
-                ("rest", np.add),
+                ("add", "add"),
+                ("multiply", "multiply"),
+                ("divide", "divide"),
+                ("rest", "add"),
             )
             if (table[name] != constants[name]).any()
         ]
+        self._tiled = [np.tile(c, _ROWS) for c in (self._lost, *(c for _, c in self._operations))]
+        self._on_device: dict[torch.device, list[Tensor]] = {}
 
     def _places(self) -> Iterator[tuple[Stored, slice]]:
         start = 0
@@ -83,10 +103,7 @@ class HostNumbers:
             yield group, slice(start, start + group.width)
             start += group.width
 
-    def _tiled(self, constants: NDArray[np.float64]) -> NDArray[Any]:
-        return np.tile(constants.astype(self._dtype), _ROWS)
-
-    def show(self, rows: NDArray[np.uint8]) -> NDArray[np.float32]:
+    def on_host(self, rows: NDArray[np.uint8]) -> NDArray[np.float32]:
         """Return [B, columns] float32 of [B, itemsize] bytes."""
         whole = -(-len(rows) // _ROWS) * _ROWS
         values = np.zeros((whole, self._width), self._dtype)
@@ -94,14 +111,15 @@ class HostNumbers:
         for group, columns in self._places():
             mine[:, columns] = group.stored(rows)
         flat = values.reshape(-1, _ROWS * self._width)
-        known = (flat != self._lost) & (flat == flat)  # NaN is not
+        lost, *constants = self._tiled
+        known = (flat != lost) & (flat == flat)  # NaN is not
         for number, (group, columns) in enumerate(self._places()):
             if number in self._whole:  # integers that float64 rounds
                 mine[:, columns] = group.stored(rows) + self._whole[number]
         # Infinities, and float64 beyond float32, are what they are: no warning.
         with np.errstate(over="ignore", invalid="ignore"):
-            for operation, constants in self._operations:
-                operation(flat, constants, out=flat)
+            for (operation, _), constant in zip(self._operations, constants, strict=True):
+                _ON_HOST[operation](flat, constant, out=flat)
             shown = flat.astype(np.float32, copy=False)
         # By bits: a branch for each value took four times as long where some are missing.
         bits, mask = shown.view(np.int32), known.view(np.int8).astype(np.int32)
@@ -110,6 +128,34 @@ class HostNumbers:
         else:
             bits |= np.subtract(mask, 1, out=mask)  # all ones is NaN
         return shown.reshape(whole, self._width)[: len(rows)]
+
+    def on_device(self, rows: Tensor) -> Tensor:
+        """Return the same for bytes on a device, there; each operation is a kernel."""
+        lost, *constants = self._constants(rows.device)
+        values = torch.empty((len(rows), self._width), dtype=lost.dtype, device=rows.device)
+        for group, columns in self._places():
+            values[:, columns] = group.stored_on_device(rows)
+        values.masked_fill_(values == lost, math.nan)
+        for number, (group, columns) in enumerate(self._places()):
+            if number in self._whole:
+                stored = group.stored_on_device(rows)
+                whole = torch.from_numpy(self._whole[number]).to(rows.device)
+                values[:, columns] = (stored + whole).to(lost.dtype)
+                values[:, columns].masked_fill_(stored == 0, math.nan)
+        for (operation, _), constant in zip(self._operations, constants, strict=True):
+            _ON_DEVICE[operation](values, constant)
+        shown = values.to(torch.float32)
+        if not self._zero:
+            return shown
+        return torch.nan_to_num_(shown, nan=0.0, posinf=math.inf, neginf=-math.inf)
+
+    def _constants(self, device: torch.device) -> list[Tensor]:
+        found = self._on_device.get(device)
+        if found is None:
+            arrays = [self._lost, *(constant for _, constant in self._operations)]
+            found = [torch.from_numpy(array).to(device) for array in arrays]
+            self._on_device[device] = found
+        return found
 
 
 def _is_narrow(group: Stored) -> bool:
