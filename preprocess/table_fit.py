@@ -34,6 +34,9 @@ from preprocess.table_splits import (
 from preprocess.table_target import settle_target
 from preprocess.table_values import column_array, texts_of
 
+_NAMED: Final = 50
+"""Columns that one note names."""
+
 NOT_STORED: Final = frozenset({"text", "left_out"})
 """Kinds of plans that are no part of the record."""
 
@@ -100,6 +103,10 @@ def fit(
         leaks = list(leak_notes(stored, rows, pool, workers))
     notes += [note for column in fitted for note in column.notes]
     notes += _unknown_notes(fitted)
+    alike = [c.spec.name for c in fitted if c.constant and c.spec.role == "feature"]
+    notes += _named(alike, "the same value in every row of train, and no deviation")
+    absent = [plan.name for plan in plans if plan.kind == "left_out"]
+    notes += _named(absent, "no value in any row, and left out")
     notes += leaks
     skipped = sum(block.count for block in spilled.blocks) - sum(counts)
     changed = any(
@@ -128,6 +135,13 @@ def _unknown_notes(fitted: Sequence[FittedColumn]) -> Iterator[str]:
         for split, count in zip(SPLIT_NAMES[1:], column.unknown[1:], strict=False):
             if count:
                 yield f"column {column.spec.name!r}: {count:,} values of {split} are not in train"
+
+
+def _named(names: Sequence[str], what: str) -> Iterator[str]:
+    """Name columns in one note, however many they are."""
+    if names:
+        more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+        yield f"columns {', '.join(map(repr, names[:_NAMED]))}{more}: {what}"
 
 
 def _split(

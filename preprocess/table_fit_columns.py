@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 _OWN_VALUES: Final = 0.9
 """Share of rows with a value of their own from which on a column looks like an id."""
 
+_SOME_NUMBERS: Final = 0.25
+"""Share of numbers from which on words among them are named."""
+
 _FEW: Final = 1000
 """Different values that are no burden, ids or not."""
 
@@ -151,6 +154,7 @@ def _fit_codes(plan: ColumnPlan, rows: Rows, path: str) -> FittedColumn:
         spec=make_spec(plan, dtype, losses, vocabulary=path, values=len(order)),
         vocabulary=vocabulary_bytes(values.take(pa.array(order)), train[order]),
         unknown=unknown,
+        constant=np.count_nonzero(train) == 1,
         notes=tuple(_code_notes(plan, rows, values, counts)),
     )
 
@@ -171,15 +175,14 @@ def _code_notes(
         return
     if plan.word is not None and not plan.notes:
         numbers = int(counts[are_numbers(values, rows.options)].sum())
-        if 2 * numbers > total:
+        if numbers >= _SOME_NUMBERS * total > 0:
             word, where = plan.word
             yield (
-                f"{where}: column {name!r}: numbers, but for words such as {word!r}: taken as "
-                "categories; --null-values says which words are missing values"
+                f"{where}: column {name!r}: {numbers:,} of {total:,} values are numbers, and "
+                f"others are words such as {word!r}: taken as categories; --null-values says which "
+                "words are missing values"
             )
-    if len(values) == 1 and total:
-        yield f"column {name!r}: constant: every value is {values[0].as_py()[:_SHOWN]!r}"
-    elif len(values) > max(_OWN_VALUES * total, _FEW):
+    if len(values) > max(_OWN_VALUES * total, _FEW):
         yield (
             f"column {name!r}: {len(values):,} different values in {total:,} rows: an id, perhaps; "
             f"--ignore {name}, or --hash-buckets"

@@ -188,7 +188,11 @@ def _with_statistics(spec: ColumnSpec, plan: ColumnPlan, rows: Rows) -> FittedCo
         exponent=plan.exponent,
     )
     notes = tuple(_notes(plan, found, infinite))
-    return FittedColumn(spec=replace(spec, statistics=statistics), notes=notes)
+    return FittedColumn(
+        spec=replace(spec, statistics=statistics),
+        constant=found.count > 0 and found.minimum == found.maximum,
+        notes=notes,
+    )
 
 
 def _notes(plan: ColumnPlan, found: Tally, infinite: int) -> Iterator[str]:
@@ -199,8 +203,6 @@ def _notes(plan: ColumnPlan, found: Tally, infinite: int) -> Iterator[str]:
         )
     if not found.count:
         yield f"column {plan.name!r}: no row of train has a finite value"
-    elif plan.role == "feature" and found.minimum == found.maximum:
-        yield f"column {plan.name!r}: constant in train; its standard deviation is 0"
 
 
 def _finite(

@@ -20,12 +20,14 @@ class FittedColumn:
         spec: As the schema keeps it.
         vocabulary: The file that `spec.vocabulary` names; None without one.
         unknown: Values that the vocabulary does not have, in train, validation and test.
+        constant: Train has one value alone.
         notes: What the user should know.
     """
 
     spec: ColumnSpec
     vocabulary: bytes | None = None
     unknown: tuple[int, ...] = ()
+    constant: bool = False
     notes: tuple[str, ...] = ()
 
 

@@ -74,7 +74,9 @@ def decide(
         said = "; ".join(refusals[:_SHOWN])
         raise SourceError(f"{said}; and {more} more columns" if more > 0 else said)
     if not any(plan.kind not in {"text", "left_out"} for plan in plans):
-        raise SourceError("no column is left that has values; nothing can be stored")
+        empty = [repr(plan.name) for plan in plans if plan.kind == "left_out"]
+        why = f"no row has a value in {', '.join(empty[:_SHOWN])}" if empty else "all are ignored"
+        raise SourceError(f"no column is left that could be stored: {why}")
     return tuple(plans)
 
 
@@ -239,7 +241,7 @@ def _as_vector(plan: ColumnPlan, evidence: Evidence) -> ColumnPlan:
     lengths = evidence.list_lengths
     shortest, longest = lengths if lengths is not None else (0, 0)
     if not longest:
-        return replace(plan, notes=(f"column {plan.name!r}: all lists are empty; it is left out",))
+        return plan
     return replace(plan, kind="vector", length=longest, shortest=shortest)
 
 
@@ -247,7 +249,6 @@ def _text_notes(name: str, evidence: Evidence) -> Iterator[str]:
     """Say why a column that looks like numbers is taken as text."""
     value, place = evidence.not_kind.get("float", ("", ""))
     if evidence.leading_zeros:
-        value, place = evidence.not_kind.get("integer", (value, place))
         yield (
             f"column {name!r}: text, since a number would lose how it is written"
             + (f", such as {value!r} at {place}" if place else "")

@@ -74,8 +74,9 @@ def test_types_of_arrow_are_kept(tmp_path):
 def test_empty_columns_are_left_out_with_a_note(tmp_path):
     found = planned(tmp_path, csv_blocks("a,b\n1,\n2,\n"))
     assert found["b"].kind == "left_out"
-    assert found["b"].notes == ("column 'b': no row has a value; it is left out",)
-    with pytest.raises(SourceError, match="no column is left that has values"):
+    fitted = fit_blocks(tmp_path, csv_blocks("a,b\n1,\n2,\n"))
+    assert "columns 'b': no value in any row, and left out" in fitted.notes
+    with pytest.raises(SourceError, match="no row has a value in 'a', 'b'"):
         planned(tmp_path, csv_blocks("a,b\n,\n,\n"))
     with pytest.raises(SourceError, match="target 'b': missing in all 2 rows"):
         planned(tmp_path, csv_blocks("a,b\n1,\n2,\n"), TableOptions(target="b"))
