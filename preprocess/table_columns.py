@@ -184,21 +184,36 @@ def invalid_rows(columns: Mapping[str, Any]) -> dict[int, str]:
     return found
 
 
+def string_buffers(
+    values: Any,
+) -> "tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]":
+    """Return the bytes of strings, and where each begins and ends in them.
+
+    Args:
+        values: Array of string or large_string, of 4 or 8 bytes a place.
+    """
+    import pyarrow as pa
+
+    width: Any = np.int64 if pa.types.is_large_string(values.type) else np.int32
+    _, places, data = values.buffers()
+    if data is None or not len(values):
+        nothing = np.zeros(len(values), np.int64)
+        return np.empty(0, np.uint8), nothing, nothing
+    offsets = np.frombuffer(places, width, values.offset + len(values) + 1)[values.offset :]
+    return np.frombuffer(data, np.uint8), offsets[:-1], offsets[1:]
+
+
 def as_integers(values: Any) -> Any:
     """Return strings as int64 if every value is what `str` gives of one, else None.
 
     Args:
-        values: Strings that begin where their memory does; nulls stay nulls. Only nulls give None.
+        values: Strings; nulls stay nulls. Only nulls give None.
     """
     import pyarrow as pa
 
     if values.null_count == len(values) or not _begins_with_number(values):
         return None
-    width = np.int64 if pa.types.is_large_string(values.type) else np.int32
-    _, offsets_buffer, data_buffer = values.buffers()
-    offsets: Any = np.frombuffer(offsets_buffer, width, len(values) + 1)
-    data = np.frombuffer(data_buffer, np.uint8)
-    starts, ends = offsets[:-1], offsets[1:]
+    data, starts, ends = string_buffers(values)
     if values.null_count:
         filled = ends > starts
         starts, ends = starts[filled], ends[filled]

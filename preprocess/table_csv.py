@@ -79,7 +79,7 @@ def parse_csv(
     text = pa.dictionary(pa.int32(), pa.large_string())
     types = {
         index: (pa.string() if index in block.integers else text) if valid else pa.large_binary()
-        for index in chosen
+        for index in chosen or [0]  # of no columns, Arrow would read all
     }
     count = len(block.names)
     rows = parse_rows(block.data, block.delimiter, count, types, options.null_values)

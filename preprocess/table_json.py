@@ -5,6 +5,7 @@ numbers beyond int64, and all those of a column with decimal places, into float6
 in which that could have changed one is read record by record.
 """
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _OPEN, _CLOSE = b"{}"
+_NO_KEYS: Final = re.compile(rb"^[ \t]*\{[ \t]*\}", re.MULTILINE)
 _EXACT: Final = 1 << 53
 """Whole numbers below are the same in float64."""
 
@@ -77,6 +79,7 @@ def _read_fast(data: bytes, lines: Lines, guessed: dict[str, bool]) -> "dict[str
         not (array[lines.starts] == _OPEN).all()
         or not (array[lines.stops - 1] == _CLOSE).all()
         or b"\0" in data
+        or _NO_KEYS.search(data)
         or not valid_utf8(data)
     ):
         return None
@@ -174,8 +177,11 @@ def _read_exactly(
         except BadRecord as error:
             wrong.append((number, str(error)))
         else:
-            records.append(record)
-            numbers.append(number)
+            if record:
+                records.append(record)
+                numbers.append(number)
+            else:
+                wrong.append((number, "an object without keys"))
     names = dict.fromkeys(name for record in records for name in record)
     found = {name: _column([record.get(name) for record in records]) for name in names}
     return found, np.array(numbers, np.int64), wrong

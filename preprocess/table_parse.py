@@ -64,6 +64,8 @@ def _json_block(raw: RawBlock, options: TableOptions) -> Block:
         reason = f"{raw.too_long:,} bytes, a record may have {MAX_RECORD_NBYTES:,}"
         return _block(raw, {}, np.empty(0, np.int64), [(0, reason)], options)
     found, lines, wrong = parse_json(raw.data, dict(raw.guessed))
+    if "" in found:
+        raise SampleError(raw.key, "a key that is the empty string; give every column a name")
     columns = {n: None if n in options.unread else column for n, column in found.items()}
     return _block(raw, columns, lines, wrong, options)
 

@@ -179,6 +179,8 @@ def _check_unique(names: Sequence[str], key: str) -> None:
         raise SampleError(
             key, f"several columns are named {listed(twice)}; give every column a name of its own"
         )
+    if "" in names:
+        raise SampleError(key, f"column {names.index('') + 1} has no name")
 
 
 def _read_json(root: Path, item: Item, options: TableOptions) -> Iterator[RawBlock]:

@@ -15,6 +15,9 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final
 
+import numpy as np
+
+from preprocess.table_columns import string_buffers
 from preprocess.table_options import TableOptions
 
 _DATE: Final = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
@@ -60,6 +63,8 @@ def first_not(values: Any, kind: str, options: TableOptions) -> int | None:
             return index
     if kind in {"integer", "float"}:
         values = plain_numbers(values, options)
+        if kind == "float" and _are_plain_floats(values):
+            return None
     written = pc.match_substring_regex(values, f"^(?:{pattern})$")
     index = pc.index(written, value=False).as_py()
     good = values if index < 0 else values[:index]
@@ -72,6 +77,30 @@ def first_not(values: Any, kind: str, options: TableOptions) -> int | None:
 @lru_cache(maxsize=16)
 def _compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern)
+
+
+def _are_plain_floats(values: Any) -> bool:
+    """Whether all values are written as floats with digits: five times as fast as a pattern.
+
+    Arrow takes the same and also a plus sign and zeros before them; it takes no blanks.
+    """
+    import pyarrow as pa
+
+    try:
+        values.cast(pa.float64())
+    except pa.ArrowInvalid:
+        return False
+    data, starts, ends = string_buffers(values)
+    first = data[starts]
+    minus = first == _MINUS
+    second = data[np.minimum(starts + minus, ends - 1)]  # the first behind the sign
+    third = data[np.minimum(starts + minus + 1, ends - 1)]
+    digits = (second >= _ZERO) & (second <= _NINE)
+    padded = (second == _ZERO) & (third >= _ZERO) & (third <= _NINE) & (ends - starts - minus > 1)
+    return bool(((digits | (second == _POINT)) & ~padded).all())
+
+
+_MINUS, _POINT, _ZERO, _NINE = b"-.09"
 
 
 def _first_failing(values: Any, convert: Callable[[Any], Any]) -> int | None:
@@ -190,16 +219,23 @@ def decimal_places(values: Any, options: TableOptions) -> int | None:
     import pyarrow.compute as pc
 
     plain = plain_numbers(values, options)
-    if not pc.all(pc.match_substring_regex(plain, r"^-?[0-9]*\.?[0-9]*$")).as_py():
-        return None
-    pointed = plain.filter(pc.match_substring(plain, "."))
-    if not len(pointed):
+    data, starts, ends = string_buffers(plain)
+    if not len(plain):
         return 0
-    needed = pc.utf8_rtrim(pointed, "0")
-    places = pc.subtract(
-        pc.utf8_length(needed).cast(pa.int64()), pc.find_substring(needed, ".").cast(pa.int64())
+    points = starts[0] + np.flatnonzero(data[starts[0] : ends[-1]] == _POINT)
+    if (data[starts[0] : ends[-1]] > _NINE).any():  # exponents, inf and nan
+        return None
+    behind = ends[np.searchsorted(ends, points, side="right")]
+    places = behind - points - 1
+    longest = places.max(initial=0)
+    if longest == 0 or (data[behind[places == longest] - 1] != _ZERO).any():
+        return int(longest)
+    needed = pc.utf8_rtrim(plain.filter(pc.match_substring(plain, ".")), "0")
+    lengths = pc.utf8_length(needed).cast(pa.int64())
+    return (
+        int(pc.max(pc.subtract(lengths, pc.find_substring(needed, ".").cast(pa.int64()))).as_py())
+        - 1
     )
-    return int(pc.max(places).as_py()) - 1
 
 
 def text_of(column: Any) -> Any:

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import re
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -14,9 +15,11 @@ from preprocess import text_bytes
 from preprocess.errors import SampleError
 from preprocess.sources import Item
 from preprocess.table_block import Block, Evidence
+from preprocess.table_columns import as_integers
 from preprocess.table_options import TableOptions
 from preprocess.table_parse import parse_block
 from preprocess.table_read import read_blocks
+from preprocess.table_text import decimal_places, first_not
 
 LAW = settings(
     max_examples=150,
@@ -181,9 +184,9 @@ def test_every_value_and_line_of_json_is_what_pythons_reader_gives(
     path.write_text("\n".join(json.dumps(record) for record in records))
     monkeypatch.setattr(text_bytes, "BLOCK_NBYTES", chunk)
     blocks = read(path)
-    assert [line for block in blocks for line in block.rows.tolist()] == [
-        *range(1, len(records) + 1)
-    ]
+    lines = [line for line, record in enumerate(records, 1) if record]
+    records = [record for record in records if record]
+    assert [line for block in blocks for line in block.rows.tolist()] == lines
     for name in sorted({name for record in records for name in record}):
         found: list[object] = []
         for block in blocks:
@@ -211,7 +214,7 @@ def test_evidence_is_merged_in_any_grouping(parts: list[list[str]]) -> None:
     found = []
     for number, part in enumerate(parts):
         column = pa.array(part, pa.large_string()).dictionary_encode()
-        found.append(text_evidence(column, lambda row, n=number: f"{n}:{row}", options))
+        found.append(text_evidence(column, f"{number}:{{}}".format, options))
     one, two, three = found
     assert one.merged(two).merged(three) == one.merged(two.merged(three))
     together = pa.array([v for part in parts for v in part], pa.large_string())
@@ -230,3 +233,52 @@ def test_a_file_of_quotes_that_are_not_paired_is_refused(tmp_path: Path) -> None
     path.write_text('x,y\n1,2\n3,"4\n5,6\n')
     with pytest.raises(SampleError, match="line 3: a quote that is never closed"):
         read(path)
+
+
+NUMBERISH = st.one_of(
+    st.text("0123456789.", min_size=1, max_size=5),
+    st.text("01.9-+eE xif", min_size=1, max_size=5),
+    st.floats().map(repr),
+    st.decimals(-1000, 1000, places=3).map(str),
+)
+FLOAT = (
+    r"-?(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?"
+    r"|(?i:-?(?:inf|infinity)|nan)"
+)
+
+
+@LAW
+@given(values=st.lists(NUMBERISH, min_size=1, max_size=4))
+def test_floats_are_found_as_the_pattern_says(values: list[str]) -> None:
+    import pyarrow as pa
+
+    # Behind as many as are looked at one by one.
+    column = pa.array([*["1.5"] * 16, *values], pa.large_string())
+    wrong = [index for index, value in enumerate(values) if re.fullmatch(FLOAT, value) is None]
+    expected = 16 + wrong[0] if wrong else None
+    assert first_not(column, "float", TableOptions()) == expected
+
+
+@LAW
+@given(values=st.lists(st.decimals(-1000, 1000, places=3), min_size=1, max_size=6))
+def test_decimal_places_are_those_that_are_needed(values: list[Decimal]) -> None:
+    import pyarrow as pa
+
+    needed = [max(0, -int(value.normalize().as_tuple().exponent)) for value in values]
+    column = pa.array([str(value) for value in values], pa.large_string())
+    assert decimal_places(column, TableOptions()) == max(needed)
+    assert decimal_places(column[1:], TableOptions()) == max(needed[1:], default=0)
+
+
+@LAW
+@given(values=st.lists(st.one_of(NUMBERISH, st.integers().map(str)), min_size=1, max_size=3))
+def test_whole_numbers_are_those_that_str_gives_back(values: list[str]) -> None:
+    import pyarrow as pa
+
+    canonical = [re.fullmatch("0|-?[1-9][0-9]*", value) is not None for value in values]
+    fits = all(canonical) and all(-(1 << 63) <= int(value) < 1 << 63 for value in values)
+    for kind in (pa.string(), pa.large_string()):
+        found = as_integers(pa.array([None, *values, None], kind))
+        assert (found is not None) == fits
+        if found is not None:
+            assert found.to_pylist() == [None, *map(int, values), None]

@@ -57,6 +57,15 @@ def kinds(evidence: Evidence) -> set[str]:
         (["007", "12"], set()),
         (["+5"], set()),
         (["0x1F"], set()),
+        (["00.5"], set()),
+        (["-.5", "5e-3", "-inf", "NaN ", "1"], set()),
+        (["1.5", "-007"], set()),
+        (["1.5", "-+7"], set()),
+        ([*(f"{i}.25" for i in range(40)), "1e400"], {"float"}),
+        ([*(f"{i}.25" for i in range(40)), "07.5"], set()),
+        ([*(f"{i}.25" for i in range(40)), "-0"], {"float"}),
+        ([*(f"{i}.25" for i in range(40)), "Infinity"], {"float"}),
+        ([*(f"{i}.25" for i in range(40)), "+inf"], set()),
         (["1,5"], set()),
         (["1 "], set()),
         (["abc", "1"], set()),
@@ -141,6 +150,8 @@ def test_ignored_columns_are_not_looked_at(tmp_path: Path) -> None:
     block = parse(tmp_path, "a.csv", b"a,b\n1,\xff\n", ignore=("b",), encoding=None)
     assert block.evidence["b"].kinds == {"null"}
     assert block.table.column("b").null_count == 1
+    block = parse(tmp_path, "a.csv", b"a,b\n1,\xff\n", ignore=("a", "b"))
+    assert block.table.to_pydict() == {"a": [None], "b": [None]}
 
 
 def test_many_distinct_values_are_held(tmp_path: Path) -> None:
@@ -188,6 +199,14 @@ def test_broken_lines_of_json_are_named_and_the_others_kept(tmp_path: Path) -> N
     assert block.table.column("a").to_pylist() == [1, 2]
     assert block.rows.tolist() == [1, 7]
     assert [error.key for error in block.errors] == [f"a.jsonl:{line}" for line in (3, 4, 5, 6)]
+
+
+def test_objects_and_keys_that_name_no_column_are_refused(tmp_path: Path) -> None:
+    block = parse(tmp_path, "a.jsonl", '{"a": 1}\n{ }\n{"a": {}}\n')
+    assert [str(error) for error in block.errors] == ["a.jsonl:2: an object without keys"]
+    assert block.rows.tolist() == [1, 3]
+    with pytest.raises(SampleError, match="a key that is the empty string"):
+        parse(tmp_path, "b.jsonl", '{"": 1}\n')
 
 
 def test_one_json_value_over_several_lines_is_refused(tmp_path: Path) -> None:
