@@ -13,8 +13,9 @@ from preprocess.cli_tokens import GlobCommand
 
 if TYPE_CHECKING:
     from preprocess.plan import RunOptions
-    from preprocess.table_layout import TablePlan, TableRequest
+    from preprocess.table_layout import TablePlan
     from preprocess.table_options import TableOptions
+    from preprocess.table_request import TableRequest
 
 
 def _columns(name: str, text: str) -> Callable[[Command], Command]:
@@ -148,27 +149,24 @@ def _show(planned: "TablePlan", run_options: "RunOptions", *, as_json: bool) -> 
 
 
 def _request(options: dict[str, Any]) -> "TableRequest":
-    from preprocess.table_layout import TableRequest
+    from preprocess.table_request import TableRequest
     from preprocess.table_toml import read_wishes
 
     schema = options["schema"]
-    if schema is not None and options["like"] is not None:
-        raise click.UsageError("--schema and --like exclude each other")
     try:
-        chosen = _table_options(options)
+        return TableRequest(
+            source=options["source"],
+            out=options["out"],
+            options=_table_options(options),
+            wishes={} if schema is None else read_wishes(schema),
+            like=options["like"],
+            limit=options["limit"],
+            follow_links=options["follow_links"],
+        )
     except ValueError as error:
         # The first word is the name of the option.
         said = re.sub(r"^\w+", lambda name: f"--{name[0].replace('_', '-')}", str(error))
         raise click.UsageError(said) from error
-    return TableRequest(
-        source=options["source"],
-        out=options["out"],
-        options=chosen,
-        wishes={} if schema is None else read_wishes(schema),
-        like=options["like"],
-        limit=options["limit"],
-        follow_links=options["follow_links"],
-    )
 
 
 def _table_options(options: dict[str, Any]) -> "TableOptions":

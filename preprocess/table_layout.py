@@ -3,8 +3,7 @@
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
 from loaders.errors import FormatError
@@ -21,7 +20,8 @@ from preprocess.table_encode import Encoder
 from preprocess.table_fit import Fitted, fit
 from preprocess.table_like import Like, fit_like
 from preprocess.table_options import TableOptions
-from preprocess.table_recipe import TableRecipe, recorded
+from preprocess.table_recipe import FACTS, TableRecipe
+from preprocess.table_request import TableRequest
 from preprocess.table_schema import decide
 from preprocess.table_shuffle import Windows
 from preprocess.table_spill import Spilled, open_block
@@ -33,36 +33,7 @@ from preprocess.table_store import (
     cut_records,
     plan_window_rows,
 )
-from preprocess.table_toml import Wish
 from preprocess.table_work import Work
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableRequest:
-    """What is to be prepared, and how.
-
-    Attributes:
-        source: Folder, file or pattern; or a data frame of pandas or polars.
-        out: Folder to write the dataset to.
-        options: How the table is read, typed and split.
-        wishes: What is asked of single columns, by name.
-        like: Another dataset, whose schema and vocabularies are used.
-        limit: Prepare only so many files, evenly spaced.
-        follow_links: Take what symbolic links point to.
-    """
-
-    source: Any
-    out: Path
-    options: TableOptions
-    wishes: Mapping[str, Wish] = field(default_factory=dict)
-    like: Path | None = None
-    limit: int | None = None
-    follow_links: bool = False
-
-    def recorded(self, like: Like | None) -> dict[str, Any]:
-        """Return everything that changes bytes, as JSON values."""
-        wishes = {name: asdict(wish) for name, wish in sorted(self.wishes.items())}
-        return recorded(self.options, wishes, None if like is None else like.sha256)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +48,7 @@ class TablePlan:
         missing: Rows of all splits without a value, by column; empty where all is done already.
         deals: Rows that are to be shuffled before the run, and their windows.
         work: The folder where the table lies; None where all is done already.
+        seconds: What it took to read the table and to fit its columns.
     """
 
     plan: Plan
@@ -86,6 +58,7 @@ class TablePlan:
     missing: Mapping[str, int] = field(default_factory=dict)
     deals: tuple[tuple[BlockRows, Windows], ...] = ()
     work: Work | None = None
+    seconds: float = 0.0
 
 
 def outline_run(
@@ -140,7 +113,7 @@ def finished_plan(outline: Plan, request: TableRequest, options: RunOptions) -> 
     recipe = TableRecipe(
         described=to_json({}),
         schema=schema,
-        task=manifest.recipe["found_task"],
+        task=manifest.recipe[FACTS]["task"],
         columns=(),
         source=None,
     )
@@ -244,7 +217,13 @@ def _classes(fitted: Fitted) -> tuple[str, ...]:
     """Return the names of the target's classes."""
     for spec in fitted.schema.columns:
         if spec.role == "target" and spec.vocabulary is not None:
-            return tuple(json.loads(fitted.vocabularies[spec.vocabulary])["values"])
+            names = tuple(json.loads(fitted.vocabularies[spec.vocabulary])["values"])
+            if "" in names:
+                raise SourceError(
+                    f"target {spec.name!r}: a class is the empty text, which names nothing; if it "
+                    "is a missing value, leave it unquoted"
+                )
+            return names
     return ()
 
 

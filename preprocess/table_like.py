@@ -18,6 +18,7 @@ from preprocess.table_block import NULL, Evidence
 from preprocess.table_encode import source_of
 from preprocess.table_fit import Fitted
 from preprocess.table_options import TableOptions
+from preprocess.table_recipe import FACTS
 from preprocess.table_spill import Spilled, open_block
 from preprocess.table_splits import SKIPPED, SPLIT_NAMES
 from preprocess.table_values import column_array, numbers_of
@@ -81,12 +82,12 @@ def read_like(root: Path) -> Like:
                 raise FormatError(f"{path}: changed or damaged; copy the dataset again")
             vocabularies[spec.vocabulary] = path.read_bytes()
             digest.update(vocabularies[spec.vocabulary])
-    columns = manifest.recipe["source_columns"]
+    facts = manifest.recipe[FACTS]
     return Like(
         root=root,
         schema=schema,
-        columns=tuple(columns),
-        task=manifest.recipe["found_task"],
+        columns=tuple(facts["columns"]),
+        task=facts["task"],
         vocabularies=vocabularies,
         sha256=digest.hexdigest(),
     )
@@ -98,6 +99,9 @@ def check_like(spilled: Spilled, like: Like, options: TableOptions) -> None:
     Raises:
         SourceError: It names the columns.
     """
+    target = next((spec.name for spec in like.schema.columns if spec.role == "target"), None)
+    if options.target not in {None, target}:
+        raise SourceError(f"target {options.target!r}: in {like.root} it is {target!r}")
     needed = {source_of(spec, like.schema)[0] for spec in like.schema.columns}
     missing = [name for name in like.columns if name in needed - set(spilled.columns)]
     ignored = set(options.ignore)

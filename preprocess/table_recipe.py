@@ -25,6 +25,9 @@ KIND: Final = "table"
 _VERSION: Final = 1
 """Of the recipe: raised when the same options give other records."""
 
+FACTS: Final = "table"
+"""Key of the facts in the manifest's recipe."""
+
 CLASSES: Final = "classes"
 """Tally of the samples of each class."""
 
@@ -64,15 +67,12 @@ class TableRecipe:
 
     def facts(self) -> dict[str, Any]:
         """Return what the target is, what columns there were, and what was lost in which."""
-        return {
-            "found_task": self.task,
-            "source_columns": list(self.columns),
-            "losses": {
-                spec.name: [loss.to_json() for loss in spec.losses]
-                for spec in self.schema.columns
-                if spec.losses
-            },
+        losses = {
+            spec.name: [loss.to_json() for loss in spec.losses]
+            for spec in self.schema.columns
+            if spec.losses
         }
+        return {FACTS: {"task": self.task, "columns": list(self.columns), "losses": losses}}
 
     def backend(self, listing: Listing, workers: int) -> str:  # noqa: ARG002
         """Choose threads: arrays are converted without the interpreter's lock."""

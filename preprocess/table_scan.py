@@ -26,6 +26,9 @@ from preprocess.table_spill import (
     write_spill,
 )
 
+_VERSION: Final = 1
+"""Of the blocks: raised when the same source and options give other ones."""
+
 _AHEAD: Final = 2
 """Blocks to a thread that are read and not yet taken: what bounds the memory."""
 
@@ -67,6 +70,7 @@ def parse_hash(listing: Listing, options: TableOptions) -> dict[str, Any]:
     values = options.recorded()
     read = ("delimiter", "header", "decimal", "thousands", "null_values", "encoding")
     return {
+        "version": _VERSION,
         "source": listing.fingerprint(),
         "times": [item.mtime_ns for items in listing.splits.values() for item in items],
         "options": {name: values[name] for name in read},

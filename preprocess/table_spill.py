@@ -190,9 +190,7 @@ def _to_json(spilled: Spilled) -> dict[str, Any]:
     return {
         "blocks": [[b.index, b.key, b.split, b.count, b.nbytes, b.crc32c] for b in spilled.blocks],
         "columns": list(spilled.columns),
-        "evidence": [
-            json.dumps(_evidence_json(e), default=_decimal_json) for e in spilled.evidence.values()
-        ],
+        "evidence": [_evidence_json(found) for found in spilled.evidence.values()],
         "errors": [[error.key, error.reason] for error in spilled.errors],
         "notes": list(spilled.notes),
     }

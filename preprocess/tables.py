@@ -1,5 +1,6 @@
 """Tables: CSV, Parquet, Arrow, JSON lines and data frames -> packed records, one a row."""
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -14,7 +15,6 @@ from preprocess.sources import Listing
 from preprocess.table_frames import frame_listing, is_frame, spill_frame
 from preprocess.table_layout import (
     TablePlan,
-    TableRequest,
     finished_plan,
     lay_out,
     outline_run,
@@ -23,6 +23,7 @@ from preprocess.table_like import read_like
 from preprocess.table_list import list_tables
 from preprocess.table_options import TableOptions
 from preprocess.table_recipe import UNKNOWN_VALUES
+from preprocess.table_request import TableRequest
 from preprocess.table_scan import spill
 from preprocess.table_spill import unmap_blocks
 from preprocess.table_store import deal_rows
@@ -50,6 +51,7 @@ def plan_table(
         SourceError: There is nothing to prepare, or columns are not what they should be.
         OutputError: The output folder cannot take the dataset.
     """
+    start = time.perf_counter()
     like = None if request.like is None else read_like(request.like)
     described = request.recorded(like)
     framed = is_frame(request.source)
@@ -71,7 +73,8 @@ def plan_table(
             check_room(work.folder, room)
             spilled = spill(listing, request.options, work.folder, workers, work.clear)
         try:
-            yield lay_out(outline, spilled, request, like, run_options, work)
+            planned = lay_out(outline, spilled, request, like, run_options, work)
+            yield replace(planned, seconds=time.perf_counter() - start)
         finally:
             unmap_blocks()
 
@@ -104,6 +107,8 @@ def run_table(
 
 def _notes(planned: TablePlan, report: Report) -> Iterator[str]:
     """Say what no vocabulary has, and what could not be removed."""
+    if planned.seconds:
+        yield f"the table was read and its columns fitted in {planned.seconds:.1f} s before that"
     columns = planned.schema.columns if planned.like else ()
     known = [s.name for s in columns if s.vocabulary is not None and s.role == "feature"]
     counts = report.tallies.get(UNKNOWN_VALUES, ())

@@ -81,7 +81,7 @@ def test_every_value_of_a_file_is_stored(tmp_path: Path) -> None:
     assert manifest.kind == "table"
     assert manifest.classes == ("no", "yes")
     assert manifest.splits["train"].tallies["classes"] == (3, 2)
-    assert manifest.recipe["found_task"] == "classification"
+    assert manifest.recipe["table"]["task"] == "classification"
     assert sorted(os.listdir(tmp_path)) == ["in.csv", "out"]
 
 
@@ -101,7 +101,7 @@ def test_the_same_command_again_does_nothing_and_another_is_refused(tmp_path: Pa
     assert "5 rows" in dry.stdout
     assert (out / "manifest.json").read_bytes() == before
     assert prepare(source, out, "--ignore", "ok,when", "--overwrite").exit_code == 0
-    assert read_manifest(out).recipe["found_task"] is None
+    assert read_manifest(out).recipe["table"]["task"] is None
 
 
 def test_a_dry_run_shows_the_columns_and_writes_nothing(tmp_path: Path) -> None:
@@ -157,6 +157,8 @@ def test_a_source_without_a_row_that_can_be_read_is_refused_and_what_it_has_list
         (["--validation", "0.5", "--split-by-time", "city"], "city"),
         (["--numeric", "city"], "in.csv:2: column 'city': 'Bern' is not a number"),
         (["--schema", "nowhere.toml"], "nowhere.toml: cannot be read"),
+        (["--like", "out", "--validation", "0.1"], "--validation=0.1: what columns become"),
+        (["--like", "out"], "out: no such folder"),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line_and_leaves_nothing(

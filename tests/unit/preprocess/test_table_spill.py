@@ -3,10 +3,12 @@
 import os
 import threading
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa  # noqa: TID253
+import pyarrow as pa  # noqa: TID253 - a test may load what it compares with
+import pyarrow.parquet as pq  # noqa: TID253
 import pytest
 
 from preprocess.errors import OutputError, SampleError, SourceError
@@ -142,6 +144,26 @@ def test_a_parsed_table_is_used_again_only_if_all_of_it_is_whole(tmp_path: Path)
     first.blocks[0].path.write_bytes(data)
     assert spill(listing, options, folder, 1, clear) == first
     assert len(cleared) == 4
+
+
+def test_decimals_and_infinities_of_a_parsed_table_are_known_again(tmp_path: Path) -> None:
+    table = pa.table(
+        {
+            "d": pa.array([Decimal("1.50"), Decimal("-99999999999999999999.25")]),
+            "f": pa.array([float("inf"), 0.1]),
+            "l": pa.array([[1], [2, 3]]),
+        }
+    )
+    pq.write_table(table, tmp_path / "a.parquet")
+    listing = list_tables(tmp_path / "a.parquet", TableOptions())
+    cleared: list[int] = []
+
+    first = spill(listing, TableOptions(), tmp_path, 1, lambda: cleared.append(1))
+    again = spill(listing, TableOptions(), tmp_path, 1, lambda: cleared.append(1))
+
+    assert again == first
+    assert len(cleared) == 1
+    assert first.evidence["d"].minimum == Decimal("-99999999999999999999.25")
 
 
 def test_the_folder_between_the_steps_is_one_runs_and_goes_with_it(tmp_path: Path) -> None:
