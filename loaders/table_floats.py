@@ -83,6 +83,7 @@ class Floats:
                 lost[columns] = np.nan
         narrow = all(_is_narrow(group) for group in groups)
         self._dtype = np.dtype(np.float32 if narrow else np.float64)
+        self._has_floats = bool(np.isnan(lost).any())
         self._lost = lost.astype(self._dtype)
         self._operations = [
             (operation, table[name].astype(self._dtype))
@@ -106,13 +107,16 @@ class Floats:
     def on_host(self, rows: NDArray[np.uint8]) -> NDArray[np.float32]:
         """Return [B, columns] float32 of [B, itemsize] bytes."""
         whole = -(-len(rows) // _ROWS) * _ROWS
-        values = np.zeros((whole, self._width), self._dtype)
+        values = np.empty((whole, self._width), self._dtype)
+        values[len(rows) :] = 0
         mine = values[: len(rows)]
         for group, columns in self._places():
             mine[:, columns] = group.stored(rows)
         flat = values.reshape(-1, _ROWS * self._width)
         lost, *constants = self._tiled
-        known = (flat != lost) & (flat == flat)  # NaN is not
+        known = flat != lost
+        if self._has_floats:
+            known &= flat == flat  # NaN is not
         for number, (group, columns) in enumerate(self._places()):
             if number in self._whole:  # integers that float64 rounds
                 mine[:, columns] = group.stored(rows) + self._whole[number]
