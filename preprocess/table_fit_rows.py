@@ -1,15 +1,12 @@
 """The rows of a parsed table, column by column: what the fitting of columns reads."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from loaders.errors import FormatError
 from preprocess.table_block import Block
 from preprocess.table_options import TableOptions
 from preprocess.table_plan import ColumnPlan
@@ -32,14 +29,6 @@ _OPENED: Final = 256
 """Blocks that stay mapped: their pages are the page cache's, and not this process's own."""
 
 
-@lru_cache(maxsize=_OPENED)
-def _opened(path: Path, *identity: object) -> Block:
-    """Map a block; size and checksum tell it from another run's of the same name."""
-    if path.stat().st_size != identity[0]:
-        raise FormatError(f"{path}: a parsed block that has changed; start the run again")
-    return open_block(path)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rows:
     """All rows, and the split of each.
@@ -49,17 +38,24 @@ class Rows:
         splits: [n] uint8 of each block: codes of `table_splits`.
         options: How numbers are written as text.
         train_count: Rows of train, once the splits are settled.
+        kept: The first blocks by their number among all, mapped for as long as this is there.
     """
 
     blocks: Sequence[SpilledBlock]
     splits: Sequence[NDArray[np.uint8]]
     options: TableOptions
     train_count: int = 0
+    kept: dict[int, Block] = field(default_factory=dict)
 
     def opened(self) -> Iterator[tuple[Block, NDArray[np.uint8]]]:
         """Yield each block, and the split of each of its rows."""
-        for block, splits in zip(self.blocks, self.splits, strict=True):
-            yield _opened(block.path, block.nbytes, block.crc32c), splits
+        for number, (spilled, splits) in enumerate(zip(self.blocks, self.splits, strict=True)):
+            block = self.kept.get(number)
+            if block is None:
+                block = open_block(spilled.path)
+                if number < _OPENED:
+                    self.kept[number] = block
+            yield block, splits
 
     def counts(self) -> tuple[int, ...]:
         """Return the rows of train, validation and test."""

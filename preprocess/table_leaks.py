@@ -4,11 +4,12 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import IO, TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from preprocess.errors import output_error
 from preprocess.table_fit_rows import Rows, column_numbers, list_counts, list_texts
 from preprocess.table_plan import ColumnPlan
 from preprocess.table_splits import SPLIT_NAMES, TEST, TRAIN, VALIDATION, mixed, text_hashes
@@ -40,11 +41,17 @@ def leak_notes(
         rows: All rows and their splits.
         pool: Threads that hash rows.
         workers: How many there are.
+
+    Raises:
+        OutputError: The folder of the blocks cannot take the hashes.
     """
     counts = rows.counts()
     if not counts[TRAIN] or not counts[VALIDATION] + counts[TEST]:
         return
-    found = count_leaks(plans, rows, pool, workers)
+    try:
+        found = count_leaks(plans, rows, pool, workers)
+    except OSError as error:
+        raise output_error(rows.blocks[0].path.parent, error) from error
     for code in (VALIDATION, TEST):
         if counts[code]:
             share = found[code] / counts[code]
@@ -74,21 +81,19 @@ def count_leaks(
             tables = [block.table for block, _ in together]
             for found in pool.map(lambda table: _row_hashes(table, features, rows), tables):
                 file.write(found.data)
-        file.flush()
         for part in range(parts):
-            for code, number in enumerate(_count_part(file.fileno(), rows, part, parts)):
+            for code, number in enumerate(_count_part(file, rows, part, parts)):
                 totals[code] += number
     return tuple(totals)
 
 
-def _count_part(file: int, rows: Rows, part: int, parts: int) -> list[int]:
+def _count_part(file: IO[bytes], rows: Rows, part: int, parts: int) -> list[int]:
     """Count leaks among the rows whose hashes are in one of several equal parts of all hashes."""
 
     def hashes() -> Iterator[tuple[NDArray[np.uint64], NDArray[np.uint8]]]:
-        start = 0
+        file.seek(0)
         for splits in rows.splits:
-            found = np.fromfile(_path_of(file), "<u8", count=len(splits), offset=start)
-            start += found.nbytes
+            found = np.frombuffer(file.read(8 * len(splits)), "<u8")
             mine = ((found >> np.uint64(32)) * np.uint64(parts)) >> np.uint64(32) == part
             yield found[mine], splits[mine]
 
@@ -109,10 +114,6 @@ def _count_part(file: int, rows: Rows, part: int, parts: int) -> list[int]:
         for code in (VALIDATION, TEST):
             totals[code] += int(leaked[np.searchsorted(known, found[splits == code])].sum())
     return totals
-
-
-def _path_of(file: int) -> str:
-    return f"/proc/self/fd/{file}"
 
 
 def _row_hashes(table: "pa.Table", plans: Sequence[ColumnPlan], rows: Rows) -> NDArray[np.uint64]:

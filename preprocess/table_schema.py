@@ -141,7 +141,7 @@ def _decide_column(name: str, evidence: Evidence, options: TableOptions, wish: W
     if evidence.kinds == NULL or evidence.missing == evidence.count:
         if target:
             raise SourceError(f"target {name!r}: missing in all {evidence.count:,} rows")
-        return replace(plan, notes=(f"column {name!r}: no row has a value; it is left out",))
+        return plan
     if target:
         return _decide_target(plan, evidence, options, wish)
     return _as_kind(plan, evidence, _kind_of(name, evidence, wish))
