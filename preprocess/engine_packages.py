@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     Encoded = tuple[NDArray[np.uint32], NDArray[np.int64]]
 
-_REMEMBERED_NBYTES: Final = 96 << 20
+_REMEMBERED_NBYTES: Final = 80 << 20
 """What the process may grow by for each tokenizer that remembers words; below it one of ordinary
 text is made anew, in 0.1 s, every some hundred MB."""
 
@@ -39,7 +39,7 @@ class _Backends:
         self._idle = [make()]
         self._count = 1
         self._generation = 0
-        self._base = own_nbytes()
+        self._first_base = self._base = own_nbytes()
 
     def encode(self, texts: Any) -> Any:
         """Encode an awkward array of strings."""
@@ -51,14 +51,18 @@ class _Backends:
             backend = self._make()
         found = backend.encode_batch(texts, parallel=False)
         with self._lock:
-            if own_nbytes() - self._base > self._count * _REMEMBERED_NBYTES:
-                self._generation += 1
-                self._count = 0
-                self._idle.clear()
-                del backend
-                self._base = own_nbytes()
-            elif generation == self._generation:
+            if generation != self._generation:
+                return found  # the others were given up meanwhile, and this one is too
+            room = self._count * _REMEMBERED_NBYTES
+            if own_nbytes() <= self._base + room:
                 self._idle.append(backend)
+                return found
+            self._generation += 1
+            self._count = 0
+            self._idle.clear()
+            del backend
+            # What else the process holds by now must not leave the next ones without room.
+            self._base = max(self._first_base, own_nbytes() - room * 3 // 4)
         return found
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     Encoded = tuple[NDArray[np.uint32], NDArray[np.int64]]
 
 
-_SLICE_NBYTES: Final = 1 << 19
+_SLICE_NBYTES: Final = 1 << 17
 """Text that the reference encodes at a time."""
 
 
