@@ -98,12 +98,15 @@ def texts_in(table: "pa.Table", spec: ColumnSpec) -> Texts:
 
 def different_texts_in(table: "pa.Table", spec: ColumnSpec) -> "pa.LargeStringArray":
     """Return the values of `texts_in` alone: without looking at any row, where it can be."""
+    array = _coded_array(table, spec)
+    return array.dictionary if _is_text(array) else texts_of(array).values
+
+
+def _is_text(array: "pa.Array") -> bool:
     import pyarrow as pa
 
-    array = _coded_array(table, spec)
-    if pa.types.is_dictionary(array.type) and pa.types.is_large_string(array.type.value_type):
-        return array.dictionary
-    return texts_of(array).values
+    kind = array.type
+    return bool(pa.types.is_dictionary(kind) and pa.types.is_large_string(kind.value_type))
 
 
 def _coded_array(table: "pa.Table", spec: ColumnSpec) -> "pa.Array":
@@ -132,7 +135,10 @@ class _Column:
     def coded(self, codes: NDArray[np.int32]) -> NDArray[Any]:
         """Return the codes of texts, of the stored type: the schema has seen that they fit it."""
         spec = self.spec
-        index = texts_in(self.block.table, spec).index
+        array = _coded_array(self.block.table, spec)
+        if spec.kind != "vector" and spec.role == "feature" and _is_text(array):
+            return self._taken(array, codes)
+        index = texts_of(array).index
         if spec.kind == "vector":
             return self._coded_lists(codes[index].astype(spec.dtype))
         found = codes[index[self.chosen]]
@@ -140,6 +146,19 @@ class _Column:
         if len(bad):
             raise self._error(int(bad[0]), f"none of the {spec.values} classes")
         return found.astype(spec.dtype)
+
+    def _taken(self, array: "pa.DictionaryArray", codes: NDArray[np.int32]) -> NDArray[Any]:
+        """Take the codes of a column of text: by Arrow, without the interpreter's lock."""
+        import pyarrow as pa
+
+        indices = array.indices
+        if isinstance(self.chosen, slice):
+            start, stop, _ = self.chosen.indices(len(indices))
+            indices = indices.slice(start, stop - start)
+        else:
+            indices = indices.take(pa.array(self.chosen))
+        found = pa.array(codes[:-1].astype(self.spec.dtype)).take(indices)
+        return (found.fill_null(0) if found.null_count else found).to_numpy()
 
     def _coded_lists(self, codes: NDArray[Any]) -> NDArray[Any]:
         """Put the codes of all lists in rows; what a list lacks to its length is missing."""
