@@ -158,7 +158,8 @@ class _Column:
         else:
             indices = indices.take(pa.array(self.chosen))
         found = pa.array(codes[:-1].astype(self.spec.dtype)).take(indices)
-        return (found.fill_null(0) if found.null_count else found).to_numpy()
+        taken: NDArray[Any] = (found.fill_null(0) if found.null_count else found).to_numpy()
+        return taken
 
     def _coded_lists(self, codes: NDArray[Any]) -> NDArray[Any]:
         """Put the codes of all lists in rows; what a list lacks to its length is missing."""
