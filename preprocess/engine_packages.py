@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 
     Encoded = tuple[NDArray[np.uint32], NDArray[np.int64]]
 
-_REMEMBERED_NBYTES: Final = 80 << 20
-"""What the process may grow by for each tokenizer that remembers words; below it one of ordinary
-text is made anew, in 0.1 s, every some hundred MB."""
+_REMEMBERED_NBYTES: Final = 160 << 20
+"""What the process may grow by for each tokenizer that remembers words. Two threads over 1 GB of
+ordinary text made theirs anew three times, for a sixth of their time; with half of this, eight
+times for a third."""
 
 Encoder = Callable[["pa.LargeStringArray"], "Encoded"]
 """[N] texts -> ids of all back to back [T] uint32, and how many each has [N] int64."""
