@@ -37,7 +37,7 @@ def _columns(name: str, text: str) -> Callable[[Command], Command]:
 @_columns("--categorical", "Columns whose values become codes, whatever they look like.")
 @_columns("--numeric", "Columns that must be numbers; others are refused by line.")
 @_columns("--ignore", "Columns to leave out.")
-@_columns("--text", "Columns that are text, for prep tokens: left out of the records.")
+@_columns("--text", "Columns of texts: refused, with the prep tokens that takes them.")
 @click.option(
     "--schema",
     type=click.Path(path_type=Path, dir_okay=False),

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from shlex import quote
 from typing import Any, Final, Literal, get_args
 
 from preprocess.text_options import TextOptions
@@ -16,6 +17,12 @@ NULL_VALUES: Final = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None")
 
 DELIMITERS: Final = (",", ";", "\t", "|")
 """What is looked for in the first record of a CSV file."""
+
+TEXT_REMEDY: Final = (
+    "a record holds no texts; leave the column out with --ignore {0}, and make tokens of it from "
+    "the same files: prep tokens SRC OUT --text-key {0} --tokenizer T"
+)
+"""What is said of a column that is text, after its name."""
 
 _MAX_BUCKETS: Final = (1 << 31) - 2
 """Codes are at most int32, and 0 stands for a missing value."""
@@ -32,7 +39,7 @@ class TableOptions:
         categorical: Columns whose values become codes, whatever they look like.
         numeric: Columns that must be numbers: a value that is none is refused by line.
         ignore: Columns that are left out.
-        text: Columns that are kept as text, for tokens.
+        text: Columns that are texts: refused, with what makes tokens of them.
         hash_buckets: Columns whose values are hashed instead of counted, with the number of
             buckets of each.
         min_count: Values that occur less often in train share the code of unknown ones.
@@ -87,6 +94,9 @@ class TableOptions:
         if self.shuffle is not None and self.shuffle < 0:
             raise ValueError(f"shuffle={self.shuffle}: expected 0 or more")
         self._check_columns()
+        if self.text:
+            name = self.text[0]
+            raise ValueError(f"text: column {name!r}: {TEXT_REMEDY.format(quote(name))}")
         self._check_marks()
         self._check_splits()
         TextOptions(encoding=self.encoding)  # refuses names of no encoding
@@ -103,7 +113,7 @@ class TableOptions:
             if name in seen:
                 raise ValueError(f"{option}: column {name!r} is named by {seen[name]} too")
             seen[name] = option
-        if self.target is not None and seen.get(self.target) in {"ignore", "text", "hash_buckets"}:
+        if self.target is not None and seen.get(self.target) in {"ignore", "hash_buckets"}:
             raise ValueError(f"target={self.target!r}: named by {seen[self.target]} too")
         if len(set(self.float32)) != len(self.float32) or "" in self.float32:
             raise ValueError(f"float32={self.float32}: expected names of columns, each once")

@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from shlex import quote
 from typing import Any, Final
 
 from preprocess.table_like import Like
-from preprocess.table_options import TableOptions
+from preprocess.table_options import TEXT_REMEDY, TableOptions
 from preprocess.table_recipe import recorded
 from preprocess.table_toml import Wish
 
@@ -40,7 +41,10 @@ class TableRequest:
     follow_links: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse options that another dataset's schema leaves no room for."""
+        """Refuse texts, and options that another dataset's schema leaves no room for."""
+        for name, wish in self.wishes.items():
+            if wish.kind == "text":
+                raise ValueError(f"schema: column {name!r}: {TEXT_REMEDY.format(quote(name))}")
         if self.like is None:
             return
         default = TableOptions()

@@ -15,6 +15,7 @@ from preprocess.table_options import TableOptions
         ({"categorical": ("a",), "numeric": ("a",)}, "named by categorical too"),
         ({"ignore": ("a", "a")}, "named by ignore too"),
         ({"text": ("",)}, "empty"),
+        ({"text": ("a",)}, "text: column 'a': a record holds no texts"),
         ({"target": "y", "ignore": ("y",)}, "target='y': named by ignore"),
         ({"hash_buckets": (("a", 0),)}, "hash_buckets"),
         ({"min_count": 0}, "min_count"),

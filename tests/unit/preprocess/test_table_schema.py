@@ -111,14 +111,10 @@ def test_what_the_user_says_goes_before_what_is_there(tmp_path):
     found = planned(
         tmp_path,
         csv_blocks(text),
-        TableOptions(categorical=("a",), ignore=("b",), text=("d",)),
-        {"c": Wish(kind="float"), "a": Wish(kind="ignore")},
+        TableOptions(categorical=("a",), ignore=("b",)),
+        {"c": Wish(kind="float"), "a": Wish(kind="ignore"), "d": Wish(kind="ignore")},
     )
-    assert {name: plan.kind for name, plan in found.items()} == {
-        "a": "categorical",
-        "c": "float",
-        "d": "text",
-    }
+    assert {name: plan.kind for name, plan in found.items()} == {"a": "categorical", "c": "float"}
 
 
 def test_words_in_a_column_that_must_be_numbers_are_refused_by_line(tmp_path):
