@@ -20,6 +20,8 @@ DATETIME_PARTS: Final = ("year", "month", "day", "weekday", "hour")
 _SHOWN: Final = 80
 """Characters of a wrong value that a message repeats."""
 
+_NO_CODE: Final = "is missing, and the values of the column leave no code for that"
+
 Codes = Mapping[str, int]
 """Value -> code."""
 
@@ -86,14 +88,16 @@ def _encode(spec: ColumnSpec, values: Values, codes: Codes | None) -> NDArray[An
     if spec.dtype == "float32":
         return _encode_float32(floats(values))
     kind = "integer" if spec.kind == "vector" else spec.kind
-    numbers, valid = whole_numbers(values, kind, spec.exponent)
-    low, high = spec.offset, spec.offset + int(np.iinfo(spec.dtype).max) - 1
+    numbers, valid = whole_numbers(values, kind, spec.exponent, unsigned=spec.unsigned)
+    if not spec.nullable and not valid.all():
+        raise MisfitError(int(np.argmin(valid)), _NO_CODE)
+    low, high = spec.bounds
     bad = ((numbers < low) | (numbers > high)) & valid
     if bad.any():
         unit = f" * 10**{spec.exponent}" if spec.exponent else ""
         reason = f"is outside {low}..{high}{unit}, which {spec.dtype} holds"
         raise MisfitError(int(np.argmax(bad)), reason)
-    shift = np.uint64((1 - spec.offset) % (1 << 64))
+    shift = np.uint64(-spec.base % (1 << 64))
     stored = numbers.view(np.uint64) + shift  # modulo 2**64: exact within the range
     return np.where(valid, stored, np.uint64(0)).astype(spec.dtype)
 
@@ -166,6 +170,8 @@ def _encode_lists(spec: ColumnSpec, values: Values, codes: Codes | None) -> NDAr
     for row, value in enumerate(values):
         is_list = hasattr(value, "__len__") and not isinstance(value, str | bytes)
         if not is_list and is_missing(value):
+            if not spec.nullable:
+                raise _error(spec, row, value, _NO_CODE)
             continue
         if not is_list:
             raise _error(spec, row, value, "is no list")

@@ -47,6 +47,10 @@ class Stored(Protocol):
     def steps(self) -> tuple[Step, ...] | None:
         """From stored numbers to float32."""
 
+    @property
+    def nullable(self) -> bool:
+        """Code 0 is a missing number; if not, whole sums have no sign."""
+
     def stored(self, rows: NDArray[np.uint8]) -> NDArray[Any]:
         """Return [B, width] of the dtype out of [B, itemsize] bytes."""
 
@@ -79,7 +83,7 @@ class Floats:
                 name = "rest" if scaled and step.operation == "add" else step.operation
                 table[name][columns] = step.constants
                 scaled = scaled or step.operation != "add"
-            if group.dtype.startswith("float"):
+            if group.dtype.startswith("float") or not group.nullable:
                 lost[columns] = np.nan
         narrow = all(_is_narrow(group) for group in groups)
         self._dtype = np.dtype(np.float32 if narrow else np.float64)
@@ -119,7 +123,8 @@ class Floats:
             known &= flat == flat  # NaN is not
         for number, (group, columns) in enumerate(self._places()):
             if number in self._whole:  # integers that float64 rounds
-                mine[:, columns] = group.stored(rows) + self._whole[number]
+                sums = group.stored(rows) + self._whole[number]
+                mine[:, columns] = sums if group.nullable else sums.view(np.uint64)
         # Infinities, and float64 beyond float32, are what they are: no warning.
         with np.errstate(over="ignore", invalid="ignore"):
             for (operation, _), constant in zip(self._operations, constants, strict=True):
@@ -144,6 +149,9 @@ class Floats:
             if number in self._whole:
                 stored = group.stored_on_device(rows)
                 whole = torch.from_numpy(self._whole[number]).to(rows.device)
+                if not group.nullable:
+                    values[:, columns] = _without_sign(stored + whole)
+                    continue
                 values[:, columns] = (stored + whole).to(lost.dtype)
                 values[:, columns].masked_fill_(stored == 0, math.nan)
         for (operation, _), constant in zip(self._operations, constants, strict=True):
@@ -160,6 +168,15 @@ class Floats:
             found = [torch.from_numpy(array).to(device) for array in arrays]
             self._on_device[device] = found
         return found
+
+
+def _without_sign(bits: Tensor) -> Tensor:
+    """Return numbers of 64 bits without a sign as float64, each rounded once.
+
+    Their halves are within int64; the bit that is lost only tells a tie from what is above it.
+    """
+    halves = (bits >> 1) & ((1 << 63) - 1) | (bits & 1)
+    return torch.where(bits < 0, halves.to(torch.float64) * 2, bits.to(torch.float64))
 
 
 def _is_narrow(group: Stored) -> bool:

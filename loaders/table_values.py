@@ -1,7 +1,6 @@
 """Values of one column, as a program has them, become whole numbers, floats or texts.
 
-The same values give the same numbers here as when `prep table` reads them from a file, where they
-can be written there at all.
+They are the numbers that `prep table` makes of what is written of the values in a file.
 """
 
 import re
@@ -28,8 +27,7 @@ _TIME: Final = re.compile(
 _BOOLEANS: Final = {"true": 1, "True": 1, "TRUE": 1, "false": 0, "False": 0, "FALSE": 0}
 _INT64: Final = 1 << 63
 _EXACT_FLOAT: Final = 1 << 53
-_EXACT_POWER: Final = 22
-"""10**22 is the largest power of ten that is exact in float64."""
+_EXACT_POWER: Final = 22  # the largest power of ten that is exact in float64
 _MOST_PLACES: Final = 1000
 _UNITS: Final = {"date": "D", "datetime": "us"}
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -53,26 +51,27 @@ def is_missing(value: Any) -> bool:
 
 
 def whole_numbers(
-    values: Values, kind: str, exponent: int
-) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    values: Values, kind: str, exponent: int, *, unsigned: bool = False
+) -> tuple[NDArray[Any], NDArray[np.bool_]]:
     """Convert values of a kind that is stored as whole numbers.
 
     Args:
         values: [n].
         kind: "integer", "boolean", "date", "datetime" or "decimal".
         exponent: Decimals are in units of 10**exponent.
+        unsigned: They are within uint64, not int64.
 
     Returns:
-        [n] int64, 0 for missing ones, and [n] bool, False for them.
+        [n] int64 or uint64, 0 for missing ones, and [n] bool, False for them.
 
     Raises:
-        MisfitError: One is not of the kind, or not a multiple of the unit, or beyond int64.
+        MisfitError: One is not of the kind, or not a multiple of the unit, or beyond the type.
     """
     array = _plain_array(values)
     if array is not None and array.dtype.kind == "M":
         return _times(array, kind)
     if array is not None and kind not in _UNITS:
-        found = _from_numbers(array, kind, exponent)
+        found = _from_numbers(array, kind, exponent, unsigned=unsigned)
         if found is not None:
             return found
     convert: dict[str, Callable[[Any], int]] = {
@@ -82,7 +81,7 @@ def whole_numbers(
         "datetime": _datetime,
         "decimal": lambda value: _decimal(value, exponent),
     }
-    return _each(values, convert[kind])
+    return _each(values, convert[kind], unsigned=unsigned)
 
 
 def floats(values: Values) -> NDArray[np.float64]:
@@ -146,22 +145,23 @@ def _times(array: NDArray[Any], kind: str) -> tuple[NDArray[np.int64], NDArray[n
 
 
 def _from_numbers(
-    array: NDArray[Any], kind: str, exponent: int
-) -> tuple[NDArray[np.int64], NDArray[np.bool_]] | None:
+    array: NDArray[Any], kind: str, exponent: int, *, unsigned: bool
+) -> tuple[NDArray[Any], NDArray[np.bool_]] | None:
     """Convert numbers; None where each has to be looked at in decimals."""
     valid = ~np.isnan(array) if array.dtype.kind == "f" else np.ones(len(array), np.bool_)
     if kind == "boolean":
         _refuse((array != 0) & (array != 1) & valid, "is neither true nor false")
     elif kind == "decimal" and exponent:
         return _from_decimals(array, valid, exponent)
+    low, end, dtype = (0, 2 * _INT64, np.uint64) if unsigned else (-_INT64, _INT64, np.int64)
     if array.dtype.kind == "f":
         known = np.where(valid, array, 0).astype(np.float64)
         _refuse(known != np.rint(known), "is no whole number")
-        _refuse((known < -float(_INT64)) | (known >= float(_INT64)), "is beyond 64 bits")
-        return known.astype(np.int64), valid
-    if array.dtype == np.uint64:
-        _refuse(array >= np.uint64(_INT64), "is beyond 64 bits")
-    return array.astype(np.int64), valid
+        _refuse((known < float(low)) | (known >= float(end)), _beyond(low))
+        return known.astype(dtype), valid
+    if array.dtype.kind != "b":
+        _refuse((array < low) | (array >= end), _beyond(low))
+    return array.astype(dtype), valid
 
 
 def _from_decimals(
@@ -178,22 +178,27 @@ def _from_decimals(
     return (units.astype(np.int64), valid) if exact.all() else None
 
 
+def _beyond(low: int) -> str:
+    return "is beyond 64 bits" if low else "is beyond 64 bits without a sign"
+
+
 def _refuse(bad: NDArray[np.bool_], reason: str) -> None:
     if bad.any():
         raise MisfitError(int(np.argmax(bad)), reason)
 
 
 def _each(
-    values: Values, convert: Callable[[Any], int]
-) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    found = np.zeros(len(values), np.int64)
+    values: Values, convert: Callable[[Any], int], *, unsigned: bool
+) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    low, end, dtype = (0, 2 * _INT64, np.uint64) if unsigned else (-_INT64, _INT64, np.int64)
+    found = np.zeros(len(values), dtype)
     valid = np.zeros(len(values), np.bool_)
     for position, value in enumerate(values):
         if is_missing(value):
             continue
         number = _at(position, value, convert)
-        if not -_INT64 <= number < _INT64:
-            raise MisfitError(position, "is beyond 64 bits")
+        if not low <= number < end:
+            raise MisfitError(position, _beyond(low))
         found[position], valid[position] = number, True
     return found, valid
 

@@ -44,6 +44,8 @@ class Group:
         steps: From stored numbers to float32; None leaves codes, as int64.
         first: What is taken off the codes: 1 where a missing one cannot be.
         missing: What stands for a missing number.
+        nullable: Code 0 is a missing number. If not, and integers are added to the codes, the sum
+            is a number of 64 bits without a sign.
     """
 
     dtype: str
@@ -51,6 +53,7 @@ class Group:
     steps: tuple[Step, ...] | None = None
     first: int = 0
     missing: float = math.nan
+    nullable: bool = True
 
     @property
     def width(self) -> int:
@@ -208,15 +211,21 @@ def _groups(
     specs: Sequence[ColumnSpec], places: dict[str, slice], numeric: Numeric
 ) -> Iterator[Group]:
     """Yield columns, which come in the order of the record, as one group a dtype."""
-    for dtype, found in groupby(specs, key=lambda spec: spec.dtype):
+    for (dtype, nullable, _), found in groupby(specs, key=_form):
         members = list(found)
         spans = tuple(_joined(places[spec.name] for spec in members))
         if _holds_codes(members[0]):
             yield Group(dtype, spans)
         elif numeric == "standardized":
-            yield Group(dtype, spans, standard_steps(members), missing=0.0)
+            steps = standard_steps(members)
+            yield Group(dtype, spans, steps, missing=0.0, nullable=nullable)
         else:
-            yield Group(dtype, spans, value_steps(members))
+            yield Group(dtype, spans, value_steps(members), nullable=nullable)
+
+
+def _form(spec: ColumnSpec) -> tuple[str, bool, bool]:
+    """Return what columns of one group have in common."""
+    return spec.dtype, spec.nullable, spec.nullable or not spec.offset
 
 
 def _holds_codes(spec: ColumnSpec) -> bool:

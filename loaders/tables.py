@@ -192,7 +192,7 @@ class TableDataset(Dataset[dict[str, Any]]):
         if self.numeric == "standardized":
             columns += [(name, moments(self.schema.column(name))) for name in self.numeric_names]
         columns += [
-            (s.name, s.kind, s.role, s.dtype, s.length, s.offset, s.exponent, s.buckets)
+            (s.name, s.kind, s.role, s.dtype, s.length, s.offset, s.exponent, s.nullable, s.buckets)
             for s in self.schema.columns
         ]
         extras = self.manifest.extras

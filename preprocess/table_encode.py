@@ -176,15 +176,23 @@ class _Column:
     def _numbers(self) -> Numbers:
         spec, array = self.spec, self.array
         if spec.kind == "vector":
-            return vectors_of(array, spec.length, whole=spec.dtype not in {"float32", "float64"})
+            whole = spec.dtype not in {"float32", "float64"}
+            unsigned = spec.unsigned
+            return vectors_of(array, spec.length, whole=whole, unsigned=unsigned, name=spec.name)
         source, part = source_of(spec, self.encoder.schema)
         if part is not None:
             # A date is the first microsecond of its day.
             times = numbers_of(array, "datetime", self.encoder.options, name=source)
             found = datetime_part(times.values, "datetime", part)
             return Numbers(found, times.valid, times.index)
-        options, exponent = self.encoder.options, spec.exponent
-        return numbers_of(array, spec.kind, options, name=spec.name, exponent=exponent)
+        return numbers_of(
+            array,
+            spec.kind,
+            self.encoder.options,
+            name=spec.name,
+            exponent=spec.exponent,
+            unsigned=spec.unsigned,
+        )
 
     def floats(self) -> NDArray[Any]:
         """Return floats in their stored type; NaN for missing ones.
@@ -208,11 +216,14 @@ class _Column:
         spec = self.spec
         numbers = self._numbers()
         values = numbers.values
-        last = spec.offset + int(np.iinfo(spec.dtype).max) - 1
+        first, last = spec.bounds
         unit = f", in units of 10**{spec.exponent}" if spec.exponent else ""
-        bad: NDArray[np.bool_] = ((values < spec.offset) | (values > last)) & numbers.valid
-        self._refuse(numbers, bad, f"outside what {spec.dtype} holds: {spec.offset}..{last}{unit}")
-        shift = np.uint64((1 - spec.offset) % (1 << 64))
+        bad: NDArray[np.bool_] = ((values < first) | (values > last)) & numbers.valid
+        self._refuse(numbers, bad, f"outside what {spec.dtype} holds: {first}..{last}{unit}")
+        if not spec.nullable:
+            said = "missing, and the values of the column leave no code for that"
+            self._refuse(numbers, ~numbers.valid, said)
+        shift = np.uint64(-spec.base % (1 << 64))
         codes = values.astype(np.int64).view(np.uint64) + shift  # modulo 2**64: exact in range
         codes = np.where(numbers.valid, codes, np.uint64(0))
         return self._rows(numbers, codes).astype(spec.dtype)

@@ -79,7 +79,10 @@ def _with_values(plan: ColumnPlan, rows: Rows) -> ColumnPlan:
         _refuse_lengths(plan, rows)
     whole = all(pa.types.is_integer(t) for t in types)
     floats = plan.dtype in {"float32", "float64"}
-    return replace(plan, values="whole" if whole and not floats else "floats")
+    unsigned = pa.uint64() in types and all(pa.types.is_unsigned_integer(t) for t in types)
+    if whole and not floats:
+        return replace(plan, values="whole", unsigned=unsigned)
+    return replace(plan, values="floats")
 
 
 def _refuse_lengths(plan: ColumnPlan, rows: Rows) -> None:

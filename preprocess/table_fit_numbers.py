@@ -22,6 +22,9 @@ from preprocess.table_values import texts_of
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_UNSIGNED: Final = 1 << 63
+"""Offset of unsigned numbers of 64 bits, as int64."""
+
 _WHOLE: Final = re.compile("-?[0-9]{16,}")
 """Whole numbers that may be beyond 2**53."""
 
@@ -33,26 +36,34 @@ def fit_whole(plan: ColumnPlan, rows: Rows) -> FittedColumn:
         SourceError: They are beyond int64, or beyond the type that is asked for.
     """
     if plan.low is None or plan.high is None:
-        low, high = _range(plan, rows)
-        plan = with_range(plan, low, high)
+        low, high, missing = _range(plan, rows)
+        plan = with_range(plan, low, high, missing=missing)
     low, high = plan.low or 0, plan.high or 0
     offset = 0 if plan.kind == "boolean" else low
     if plan.dtype is not None:
         _check_asked(plan, rows, offset)
-    dtype = plan.dtype or narrowest(high - offset + 1)
-    spec = make_spec(plan, dtype, offset=offset, exponent=plan.exponent)
+    if plan.nullable:
+        dtype = plan.dtype or narrowest(high - offset + 1)
+    else:
+        dtype, offset = "int64", _UNSIGNED if plan.unsigned else 0
+    spec = make_spec(plan, dtype, offset=offset, exponent=plan.exponent, nullable=plan.nullable)
     return _with_statistics(spec, plan, rows)
 
 
-def _range(plan: ColumnPlan, rows: Rows) -> tuple[int, int]:
-    """Return the smallest and the largest value of all rows; 0 where there is none."""
+def _range(plan: ColumnPlan, rows: Rows) -> tuple[int, int, bool]:
+    """Return the smallest and the largest value of all rows, and whether any is missing.
+
+    Both are 0 where there is none.
+    """
     bounds: list[int] = []
+    missing = False
     for numbers, splits in rows.numbers(plan):
-        values, _, _ = numbers.of_rows(splits != SKIPPED).counted()
+        values, _, absent = numbers.of_rows(splits != SKIPPED).counted()
+        missing = missing or absent > 0
         if len(values):
             bounds += [int(values.min()), int(values.max())]
             bounds = [min(bounds), max(bounds)]
-    return (bounds[0], bounds[1]) if bounds else (0, 0)
+    return (bounds[0], bounds[1], missing) if bounds else (0, 0, missing)
 
 
 def _check_asked(plan: ColumnPlan, rows: Rows, offset: int) -> None:
@@ -60,7 +71,7 @@ def _check_asked(plan: ColumnPlan, rows: Rows, offset: int) -> None:
     if plan.dtype not in CODE_DTYPES:
         raise SourceError(f"column {plan.name!r}: {plan.dtype} is no type of kind {plan.kind}")
     top = offset + int(np.iinfo(plan.dtype).max) - 1
-    if (plan.high or 0) <= top:
+    if (plan.high or 0) <= top or (plan.dtype == "int64" and not plan.nullable):
         return
 
     def beyond(array: "pa.Array") -> NDArray[np.bool_]:

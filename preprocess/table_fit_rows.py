@@ -108,12 +108,20 @@ class Rows:
 def column_numbers(array: "pa.Array", plan: ColumnPlan, options: TableOptions) -> Numbers:
     """Convert a column of a block as its plan says: to int64, or to float64."""
     if plan.kind == "vector":
-        return vectors_of(array, plan.length, whole=plan.values == "whole")
+        whole = plan.values == "whole"
+        return vectors_of(array, plan.length, whole=whole, unsigned=plan.unsigned, name=plan.source)
     if plan.part is not None:
         # A date is the first microsecond of its day.
         found = numbers_of(array, "datetime", options, name=plan.source)
         return Numbers(datetime_part(found.values, "datetime", plan.part), found.valid, found.index)
-    return numbers_of(array, plan.kind, options, name=plan.name, exponent=plan.exponent)
+    return numbers_of(
+        array,
+        plan.kind,
+        options,
+        name=plan.name,
+        exponent=plan.exponent,
+        unsigned=plan.unsigned,
+    )
 
 
 def list_counts(array: "pa.Array") -> NDArray[np.int64]:

@@ -221,6 +221,8 @@ def _number_type(values: Sequence[Any]) -> "pa.DataType | None":
     low, high = min(integers, default=0), max(integers, default=0)
     if floats:
         return pa.float64() if max(-low, high) < _EXACT else None
+    if low >= 0 and _INT64[1] < high < 1 << 64:
+        return pa.uint64()
     return pa.int64() if _INT64[0] <= low and high <= _INT64[1] else None
 
 

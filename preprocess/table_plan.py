@@ -10,6 +10,7 @@ from preprocess.table_options import Task
 PlanKind = ColumnKind | Literal["text", "left_out"]
 
 INT64: Final = (-(1 << 63), (1 << 63) - 1)
+_UINT64: Final = (1 << 64) - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +29,8 @@ class ColumnPlan:
         exponent: Values are whole numbers times 10**exponent.
         low: Smallest whole number; None where there is none.
         high: Largest whole number.
+        unsigned: Whole numbers are uint64, since some are beyond int64.
+        nullable: A code is kept for missing values.
         float32_exact: float32 holds all numbers.
         beyond_float: Whole numbers among floats may be beyond what float64 holds.
         word: The first value that is no number, and its place; None where there is none.
@@ -50,6 +53,8 @@ class ColumnPlan:
     exponent: int = 0
     low: int | None = None
     high: int | None = None
+    unsigned: bool = False
+    nullable: bool = True
     float32_exact: bool = False
     beyond_float: bool = False
     word: tuple[str, str] | None = None
@@ -61,14 +66,28 @@ class ColumnPlan:
     notes: tuple[str, ...] = ()
 
 
-def with_range(plan: ColumnPlan, low: int, high: int) -> ColumnPlan:
-    """Give a plan its range; a range that no offset form holds is refused."""
-    beyond = next((value for value in (high, low) if not INT64[0] <= value <= INT64[1]), None)
+def with_range(plan: ColumnPlan, low: int, high: int, *, missing: bool) -> ColumnPlan:
+    """Give a plan its range; a range that no offset form holds is refused.
+
+    Args:
+        plan: Of whole numbers.
+        low: The smallest.
+        high: The largest.
+        missing: Some rows have none, so that a code has to be kept for that.
+    """
+    remedies = () if plan.kind == "vector" else ("--categorical",)
+    beyond = next((value for value in (high, low) if not INT64[0] <= value <= _UINT64), None)
     if beyond is not None:
-        refuse_column(plan.name, f"{beyond} is beyond int64", "--categorical")
-    if high - low + 1 > INT64[1]:
-        refuse_column(plan.name, f"the range {low}..{high} is beyond int64", "--categorical")
-    return replace(plan, low=low, high=high)
+        refuse_column(plan.name, f"{beyond} is beyond 64 bits", *remedies)
+    unsigned = high > INT64[1]
+    if unsigned and low < 0:
+        refuse_column(plan.name, f"the range {low}..{high} is beyond 64 bits", *remedies)
+    nullable = high - low + 1 <= INT64[1]
+    if missing and not nullable:
+        why = f"the range {low}..{high} leaves no code for missing values"
+        refuse_column(plan.name, why, *remedies)
+    unsigned = unsigned or plan.unsigned
+    return replace(plan, low=low, high=high, unsigned=unsigned, nullable=nullable)
 
 
 def refuse_column(name: str, why: str, *remedies: str) -> Never:

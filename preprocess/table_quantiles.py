@@ -12,7 +12,7 @@ from loaders.format.table_statistics import QUANTILES
 from preprocess.table_statistics import power
 
 Part = tuple[NDArray[Any], NDArray[np.int64] | None]
-"""[n] int64 or finite float64 values, and [n] int64 how often each occurs; None for once."""
+"""[n] int64, uint64 or finite float64 values, and [n] int64 counts; None for once."""
 
 Stream = Callable[[], Iterable[Part]]
 """Gives all parts of a column, every time that it is called."""
@@ -41,8 +41,10 @@ def order_image(values: NDArray[Any]) -> NDArray[np.uint64]:
     """Return integers that are in the same order as the values.
 
     Args:
-        values: [n] int64, or float64 without NaN; -0.0 counts as 0.0.
+        values: [n] int64, uint64, or float64 without NaN; -0.0 counts as 0.0.
     """
+    if values.dtype == np.uint64:
+        return values
     if values.dtype == np.int64:
         image: NDArray[np.uint64] = values.view(np.uint64) ^ _SIGN
         return image
@@ -52,8 +54,10 @@ def order_image(values: NDArray[Any]) -> NDArray[np.uint64]:
 
 
 def value_of_image(image: int, dtype: np.dtype[Any]) -> float:
-    """Return the int64 or float64 value of an image."""
+    """Return the int64, uint64 or float64 value of an image."""
     sign = 1 << 63
+    if dtype == np.uint64:
+        return image
     if dtype == np.int64:
         return image - sign
     bits = image ^ sign if image & sign else image ^ (2 * sign - 1)

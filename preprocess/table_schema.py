@@ -233,7 +233,9 @@ def _as_kind(plan: ColumnPlan, evidence: Evidence, kind: str) -> ColumnPlan:
     if kind == "decimal" or not isinstance(evidence.minimum, int):
         return found
     low, high = int(evidence.minimum), int(evidence.maximum or 0)
-    return with_range(found, low, high)
+    # Rows without a target are left out.
+    missing = evidence.missing > 0 and plan.role != "target"
+    return with_range(found, low, high, missing=missing)
 
 
 def _as_vector(plan: ColumnPlan, evidence: Evidence) -> ColumnPlan:

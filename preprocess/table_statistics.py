@@ -80,7 +80,7 @@ def tally(values: NDArray[Any], counts: NDArray[np.int64] | None = None) -> Tall
     """Sum values exactly.
 
     Args:
-        values: [n] int64, or float64 without NaN and infinities.
+        values: [n] int64 or uint64, or float64 without NaN and infinities.
         counts: [n] int64: how often each occurs; None for once.
 
     Returns:
@@ -110,11 +110,11 @@ def _tally_part(values: NDArray[Any], counts: NDArray[np.int64] | None) -> Tally
 
 
 def _integer_sums(
-    values: NDArray[np.int64], counts: NDArray[np.int64] | None, low: int
+    values: NDArray[Any], counts: NDArray[np.int64] | None, low: int
 ) -> tuple[int, int]:
     """Return the sum and the sum of squares: of distances from the lowest, in halves of 32 bits."""
     times = None if counts is None else counts.astype(np.uint64)
-    far = values.view(np.uint64) - np.int64(low).view(np.uint64)  # wraps to the distance
+    far = values.view(np.uint64) - np.uint64(low % (1 << 64))  # wraps to the distance
     high, rest = far >> np.uint64(32), far & np.uint64(0xFFFFFFFF)
     count = len(values) if counts is None else int(counts.sum())
     total = _sum(rest, times)

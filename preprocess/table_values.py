@@ -31,7 +31,7 @@ class Numbers:
     """The numbers of one column of a block.
 
     Attributes:
-        values: [k] int64 or float64; what is missing is 0 or NaN.
+        values: [k] int64, uint64 or float64; what is missing is 0 or NaN.
         valid: [k] bool; False for missing ones.
         index: [n] int64: which of the values each row has; the last one is a missing one. None
             where row i has value i.
@@ -63,7 +63,7 @@ class Numbers:
         """
         if self.index is None:
             found = self.values if self.valid.all() else self.values[self.valid]
-            return found, None, self.valid.size - len(found)
+            return found, None, self.valid.size - found.size
         counts = np.bincount(self.index, minlength=len(self.values))
         keep = self.valid & (counts > 0)
         return self.values[keep], counts[keep], int(counts[~self.valid].sum())
@@ -102,7 +102,13 @@ def column_array(table: "pa.Table", name: str) -> "pa.Array":
 
 
 def numbers_of(
-    array: "pa.Array", kind: str, options: TableOptions, *, name: str, exponent: int | None = None
+    array: "pa.Array",
+    kind: str,
+    options: TableOptions,
+    *,
+    name: str,
+    exponent: int | None = None,
+    unsigned: bool = False,
 ) -> Numbers:
     """Convert a column to numbers.
 
@@ -113,50 +119,59 @@ def numbers_of(
         options: How numbers are written as text.
         name: Names the column in errors.
         exponent: Decimals are in units of 10**exponent; None for that of their type.
+        unsigned: Whole numbers become uint64, not int64.
 
     Raises:
-        SourceError: A value is not of the kind, or beyond int64.
+        SourceError: A value is not of the kind, or beyond the type.
     """
     import pyarrow as pa
 
     try:
         if pa.types.is_dictionary(array.type):
-            values, valid = _plain(_from_text(array.dictionary, kind, options), kind)
-            fill = [np.nan if kind == "float" else 0]
-            return Numbers(
-                np.append(values, np.array(fill, values.dtype)),
-                np.append(valid, False),
-                _indices(array, len(values)),
-            )
+            found = _from_text(array.dictionary, kind, options)
+            values, valid = _plain(found, kind, unsigned=unsigned)
+            fill = np.array([np.nan if kind == "float" else 0], values.dtype)
+            index = _indices(array, len(values))
+            return Numbers(np.append(values, fill), np.append(valid, False), index)
         if pa.types.is_decimal(array.type) and kind == "decimal":
             scale = array.type.scale if exponent is None else -exponent
             return Numbers(_unscaled(array, scale), np.asarray(array.is_valid()))
-        return Numbers(*_plain(array, kind))
+        return Numbers(*_plain(array, kind, unsigned=unsigned))
     except (pa.ArrowException, ValueError, OverflowError) as error:
         raise SourceError(f"column {name!r}: not all of kind {kind}: {error}") from error
 
 
-def vectors_of(array: "pa.Array", length: int, *, whole: bool) -> Numbers:
+def vectors_of(
+    array: "pa.Array", length: int, *, whole: bool, unsigned: bool = False, name: str
+) -> Numbers:
     """Convert a column of lists of one length to numbers.
 
     Args:
         array: As a `Block` holds it.
         length: Values of each list.
-        whole: int64, or float64.
+        whole: Whole numbers, or float64.
+        unsigned: Whole numbers become uint64, not int64.
+        name: Names the column in errors.
 
     Returns:
         Values and valid of shape [n, length]; a missing list is missing throughout.
+
+    Raises:
+        SourceError: A number is beyond the type.
     """
     import pyarrow as pa
 
-    kind = "integer" if whole else "float"
     lists = np.asarray(array.is_valid())
     shape = (len(array), length)
-    values = np.zeros(shape, np.int64) if whole else np.full(shape, np.nan)
+    values = np.full(shape, np.array(0, np.uint64 if unsigned else np.int64) if whole else np.nan)
     valid = np.zeros(shape, np.bool_)
     if not pa.types.is_null(array.type):
         # flatten() leaves out missing lists, and what lies outside a slice.
-        inner, there = _plain(array.flatten(), kind)
+        try:
+            kind = "integer" if whole else "float"
+            inner, there = _plain(array.flatten(), kind, unsigned=unsigned)
+        except pa.ArrowInvalid as error:
+            raise SourceError(f"column {name!r}: {error}; leave it out by --ignore") from error
         values[lists], valid[lists] = inner.reshape(-1, length), there.reshape(-1, length)
     return Numbers(values, valid)
 
@@ -201,8 +216,10 @@ def _indices(array: "pa.DictionaryArray", missing: int) -> NDArray[np.int64]:
     return found
 
 
-def _plain(array: "pa.Array", kind: str) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    """Return an array of a numeric type as int64 or float64, and what is not missing."""
+def _plain(
+    array: "pa.Array", kind: str, *, unsigned: bool
+) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """Return an array of a numeric type as int64, uint64 or float64, and what is not missing."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -224,7 +241,8 @@ def _plain(array: "pa.Array", kind: str) -> tuple[NDArray[Any], NDArray[np.bool_
             array = pc.cast(array, pa.int32())
     if pa.types.is_timestamp(array.type):
         array = pc.cast(array, pa.timestamp("us", array.type.tz))
-    return pc.cast(array, pa.int64()).fill_null(0).to_numpy(), valid
+    integer = pa.uint64() if unsigned else pa.int64()
+    return pc.cast(array, integer).fill_null(0).to_numpy(), valid
 
 
 def _unscaled(array: "pa.Array", scale: int) -> NDArray[np.int64]:

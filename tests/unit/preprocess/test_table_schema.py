@@ -128,14 +128,14 @@ def test_words_in_a_column_that_must_be_numbers_are_refused_by_line(tmp_path):
             planned(tmp_path, csv_blocks(text, 2), options, wishes)
 
 
-def test_numbers_beyond_int64_are_refused_by_name_and_kept_as_categories(tmp_path):
-    text = f"a,b\n{1 << 63},1\n2,2\n"
-    with pytest.raises(SourceError, match="column 'a': 9223372036854775808 is beyond int64"):
+def test_numbers_beyond_64_bits_are_refused_by_name_and_kept_as_categories(tmp_path):
+    text = f"a,b\n{1 << 64},1\n2,2\n"
+    with pytest.raises(SourceError, match="column 'a': 18446744073709551616 is beyond 64 bits"):
         planned(tmp_path, csv_blocks(text))
     fitted = fit_blocks(tmp_path, csv_blocks(text), TableOptions(categorical=("a",)))
-    assert b'"9223372036854775808"' in fitted.vocabularies["table/vocabulary/0000.json"]
-    wide = f"a,b\n{(1 << 63) - 1},1\n-9,2\n"
-    with pytest.raises(SourceError, match=r"range -9..9223372036854775807 is beyond int64"):
+    assert b'"18446744073709551616"' in fitted.vocabularies["table/vocabulary/0000.json"]
+    wide = f"a,b\n{(1 << 63) - 1},1\n-9,2\n,3\n"
+    with pytest.raises(SourceError, match=r"range -9..9223372036854775807 leaves no code for"):
         planned(tmp_path, csv_blocks(wide))
 
 

@@ -1,0 +1,168 @@
+"""Whole numbers that leave no code for a missing one: stored exactly where none is missing."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa  # noqa: TID253 - a test may load what it compares with
+import pyarrow.parquet as pq  # noqa: TID253
+import pytest
+import torch
+
+from loaders import SelectionError, TableEncoder, open_table
+from loaders.format.table_schema import ColumnSpec, TableSchema
+from tests.token_commands import call
+
+LOW, HIGH, TOP = -(1 << 63), (1 << 63) - 1, (1 << 64) - 1
+SIGNED = [HIGH, LOW, 0, -1, 12]
+UNSIGNED = [TOP, 0, 1 << 63, (1 << 63) - 1, 5]
+FAR = [1 << 63, (1 << 63) + 2, TOP - (TOP >> 4), (1 << 63) + 1, (1 << 63) + 7]
+
+
+def write(path: Path, columns: dict[str, list[int | None]]) -> Path:
+    """Write a table of the types that an ending stands for."""
+    if path.suffix == ".csv":
+        rows = [list(columns), *zip(*columns.values(), strict=True)]
+        lines = [",".join("" if v is None else str(v) for v in row) for row in rows]
+        path.write_text("\n".join(lines) + "\n")
+        return path
+    if path.suffix == ".jsonl":
+        rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        return path
+    types = {"signed": pa.int64(), "unsigned": pa.uint64(), "far": pa.uint64()}
+    pq.write_table(pa.table({n: pa.array(v, types[n]) for n, v in columns.items()}), path)
+    return path
+
+
+def prepare(tmp_path: Path, name: str, columns: dict[str, list[Any]], *words: str) -> Any:
+    return call("table", write(tmp_path / name, columns), tmp_path / "out", *words)
+
+
+def spec_of(out: Path, name: str) -> ColumnSpec:
+    document = json.loads((out / "table/schema.json").read_bytes())
+    return TableSchema.from_json(document, "schema").column(name)
+
+
+def decoded(out: Path, name: str) -> list[int | None]:
+    """Return what is stored, in Python's integers, by the rule of the format."""
+    spec = spec_of(out, name)
+    codes = np.load(out / "train/00000.record.npy")[name].tolist()
+    if spec.nullable:
+        return [None if code == 0 else code - 1 + spec.offset for code in codes]
+    return [code + spec.offset for code in codes]
+
+
+COLUMNS: dict[str, list[Any]] = {"signed": SIGNED, "unsigned": UNSIGNED, "far": FAR}
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.parquet"])
+def test_the_whole_range_of_64_bits_is_stored_exactly(tmp_path: Path, name: str) -> None:
+    result = prepare(tmp_path, name, COLUMNS)
+
+    assert result.exit_code == 0, result.output
+    out = tmp_path / "out"
+    for column, values in COLUMNS.items():
+        assert decoded(out, column) == values
+    assert [spec_of(out, column).nullable for column in COLUMNS] == [False, False, True]
+    assert spec_of(out, "unsigned").statistics.maximum == TOP
+    assert spec_of(out, "unsigned").statistics.quantiles[4] == float((1 << 63) - 1)
+    assert spec_of(out, "signed").statistics.minimum == LOW
+
+
+def test_a_loader_shows_numbers_of_64_bits_next_to_what_they_are(tmp_path: Path) -> None:
+    prepare(tmp_path, "a.parquet", COLUMNS)
+
+    dataset = open_table(tmp_path / "out")
+    shown = dataset[torch.arange(5)] if not hasattr(dataset, "__getitems__") else None
+    rows = [dataset[index]["numeric"] for index in range(5)] if shown is None else None
+    numeric = torch.stack(rows) if rows is not None else shown["numeric"]
+
+    for place, name in enumerate(dataset.numeric_names):
+        expected = torch.tensor([float(v) for v in COLUMNS[name]], dtype=torch.float64)
+        assert torch.equal(numeric[:, place], expected.to(torch.float32)), name
+
+
+def test_standardized_numbers_of_64_bits_have_the_deviation_1(tmp_path: Path) -> None:
+    prepare(tmp_path, "a.parquet", COLUMNS)
+
+    dataset = open_table(tmp_path / "out", numeric="standardized")
+    numeric = torch.stack([dataset[index]["numeric"] for index in range(5)])
+
+    for place, name in enumerate(dataset.numeric_names):
+        values = np.array([float(v) for v in COLUMNS[name]])
+        expected = (values - values.mean()) / values.std()
+        np.testing.assert_allclose(numeric[:, place].numpy(), expected, atol=1e-6)
+
+
+def test_numbers_of_64_bits_are_encoded_at_serving_as_they_were_stored(tmp_path: Path) -> None:
+    prepare(tmp_path, "a.parquet", COLUMNS)
+    stored = np.load(tmp_path / "out/train/00000.record.npy")
+    encoder = TableEncoder(tmp_path / "out")
+
+    texts = {name: [str(value) for value in values] for name, values in COLUMNS.items()}
+    types = {"signed": np.int64, "unsigned": np.uint64, "far": np.uint64}
+    arrays = {name: np.array(values, types[name]) for name, values in COLUMNS.items()}
+
+    for data in (COLUMNS, texts, arrays):
+        assert encoder.encode(data).tobytes() == stored.tobytes()
+    with pytest.raises(SelectionError, match="column 'signed', row 1: None is missing"):
+        encoder.encode(COLUMNS | {"signed": [1, None, 2, 3, 4]})
+    with pytest.raises(SelectionError, match="column 'unsigned', row 0: -1 "):
+        encoder.encode(COLUMNS | {"unsigned": [-1, 1, 2, 3, 4]})
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.parquet"])
+def test_a_missing_value_among_them_is_refused_with_the_remedy(tmp_path: Path, name: str) -> None:
+    columns = {"signed": [*SIGNED, None], "unsigned": [*UNSIGNED, None]}
+
+    result = prepare(tmp_path, name, columns)
+
+    assert result.exit_code == 1
+    said = f"column 'signed': the range {LOW}..{HIGH} leaves no code for missing values"
+    assert said in result.stderr
+    assert "--categorical signed or --ignore signed" in result.stderr
+    assert f"column 'unsigned': the range 0..{TOP} leaves no code" in result.stderr
+
+
+def test_numbers_that_no_64_bits_hold_are_refused_with_the_remedy(tmp_path: Path) -> None:
+    result = prepare(tmp_path, "a.csv", {"x": [-1, TOP], "z": [TOP + 1, 1]})
+
+    assert result.exit_code == 1
+    assert f"column 'x': the range -1..{TOP} is beyond 64 bits; --categorical x" in result.stderr
+    assert f"column 'z': {TOP + 1} is beyond 64 bits; --categorical z" in result.stderr
+
+
+def test_lists_of_numbers_of_64_bits_are_stored_exactly(tmp_path: Path) -> None:
+    values = [[TOP, 0], [5, 1 << 63]]
+    table = pa.table({"v": pa.array(values, pa.list_(pa.uint64()))})
+    pq.write_table(table, tmp_path / "a.parquet")
+
+    result = call("table", tmp_path / "a.parquet", tmp_path / "out")
+
+    assert result.exit_code == 0, result.output
+    spec = spec_of(tmp_path / "out", "v")
+    codes = np.load(tmp_path / "out/train/00000.record.npy")["v"].tolist()
+    assert [[code + spec.offset for code in row] for row in codes] == values
+    encoded = TableEncoder(tmp_path / "out").encode({"v": values})
+    assert encoded["v"].tolist() == codes
+
+
+def test_new_rows_without_a_value_are_refused_by_file_and_line(tmp_path: Path) -> None:
+    prepare(tmp_path, "a.csv", {"signed": SIGNED, "x": [1, 2, 3, 4, 5]})
+    new = write(tmp_path / "new.csv", {"signed": [1, None], "x": [1, 2]})
+
+    result = call("table", new, tmp_path / "again", "--like", tmp_path / "out")
+
+    assert result.exit_code == 1
+    assert "new.csv:3: column 'signed'" in result.stderr
+    assert "missing" in result.stderr
+
+
+def test_a_target_of_the_whole_range_is_a_number(tmp_path: Path) -> None:
+    values = [LOW + 3 * index for index in range(30)] + [HIGH - index for index in range(30)]
+    result = prepare(tmp_path, "a.csv", {"signed": values, "x": [*range(60)]}, "--target", "signed")
+
+    assert result.exit_code == 0, result.output
+    assert decoded(tmp_path / "out", "signed") == values
