@@ -128,7 +128,9 @@ class Block:
             in the block is a canonical whole number within int64 are int64, from which `str`
             gives the text back. Others have the type of their file: whole numbers, floats, bool,
             date32, timestamp[us] with UTC or none, time64[us], decimals, lists of numbers or
-            strings, null. What no table can hold is all null, in its type.
+            strings, null. What no table can hold is all null, in its type. Of a block that was
+            written and opened again, whole numbers and indices have the narrowest signed type that
+            holds those of the block.
         rows: [N] int64: the line where each record begins in CSV and JSON lines, the row in
             Parquet and Arrow; from 1.
         evidence: Of every column.

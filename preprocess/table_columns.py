@@ -213,16 +213,11 @@ def as_integers(values: Any) -> Any:
 
     if values.null_count == len(values) or not _begins_with_number(values):
         return None
-    data, starts, ends = string_buffers(values)
-    if values.null_count:
-        filled = ends > starts
-        starts, ends = starts[filled], ends[filled]
-    if len(starts) < len(values) - values.null_count or not _look_canonical(data, starts, ends):
-        return None
     try:
-        return values.cast(pa.int64())
+        numbers = values.cast(pa.int64())
     except pa.ArrowInvalid:
         return None
+    return numbers if _are_canonical(*string_buffers(values)) else None
 
 
 def _begins_with_number(values: Any) -> bool:
@@ -231,22 +226,23 @@ def _begins_with_number(values: Any) -> bool:
     return first is None or first.removeprefix("-").isdecimal()
 
 
-def _look_canonical(
-    data: "NDArray[np.uint8]", starts: "NDArray[Any]", ends: "NDArray[Any]"
-) -> bool:
-    """Whether strings that are numbers to Arrow are canonical: 007, -0 and 0x1F are numbers too."""
-    if not (ends > starts).all():
-        return False
-    first, last = data[starts], data[ends - 1]
-    minus = first == _MINUS
-    digits = (first - _ZERO <= 9) & (last - _ZERO <= 9)  # unsigned: what is before 0 is above 9
-    if not (digits | minus & (last - _ZERO <= 9)).all():
-        return False
-    if minus.any():
-        after = data[starts[minus] + 1]
-        if (after == _ZERO).any():
-            return False
-    return not ((first == _ZERO) & (ends - starts > 1)).any()
+def _are_canonical(data: "NDArray[np.uint8]", starts: "NDArray[Any]", ends: "NDArray[Any]") -> bool:
+    """Whether strings that are numbers to Arrow are canonical: 007, -0 and 0x1F are numbers too.
+
+    Nulls are empty.
+    """
+    # Behind an empty one at the end there is nothing: any byte will do.
+    first = data.take(starts, mode="clip")
+    # A digit that is no zero begins a canonical number, and nothing else.
+    doubtful = np.flatnonzero(first - _ONE > 8)  # unsigned: what is before 1 is above 9
+    if not len(doubtful):
+        return True
+    starts = starts[doubtful]
+    lengths, first = ends[doubtful] - starts, first[doubtful]
+    good = (lengths == 0) | (first == _ZERO) & (lengths == 1)
+    minus = (first == _MINUS) & (lengths > 1)
+    good[minus] = data[starts[minus] + 1] - _ONE <= 8
+    return bool(good.all())
 
 
-_ZERO, _MINUS = np.frombuffer(b"0-", np.uint8)
+_ZERO, _ONE, _MINUS = np.frombuffer(b"01-", np.uint8)

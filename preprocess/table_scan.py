@@ -26,7 +26,7 @@ from preprocess.table_spill import (
     write_spill,
 )
 
-_VERSION: Final = 1
+_VERSION: Final = 2
 """Of the blocks: raised when the same source and options give other ones."""
 
 _AHEAD: Final = 2
@@ -168,6 +168,33 @@ def _make(load: Load, folder: Path, index: int, part: Part) -> tuple[SpilledBloc
 
 
 @dataclass(slots=True)
+class _File:
+    """What is known of the blocks of one file that are there, in their order."""
+
+    blocks: list[SpilledBlock] = field(default_factory=list)
+    evidence: dict[str, Evidence] = field(default_factory=dict)
+    errors: list[SampleError] = field(default_factory=list)
+    count: int = 0
+
+    def take(self, spilled: SpilledBlock, block: Block) -> None:
+        """Take the next block."""
+        found, names = self.evidence, block.table.column_names
+        for name in (*found, *(name for name in names if name not in found)):
+            later = block.evidence.get(name)
+            if later is None:
+                later = _absent(spilled.count)
+            # Merged while other blocks are parsed.
+            found[name] = found[name].merged(later) if name in found else self._first(later)
+        self.blocks.append(spilled)
+        self.errors += block.errors
+        self.count += spilled.count
+
+    def _first(self, evidence: Evidence) -> Evidence:
+        """Return the evidence of a column that the blocks before do not have."""
+        return _absent(self.count).merged(evidence) if self.blocks else evidence
+
+
+@dataclass(slots=True)
 class _Gathered:
     """What is known of the blocks that are there; a file counts once it has ended well."""
 
@@ -175,42 +202,32 @@ class _Gathered:
     evidence: dict[str, Evidence] = field(default_factory=dict)
     errors: list[SampleError] = field(default_factory=list)
     first: str = ""
-    file: "list[tuple[SpilledBlock, Block]]" = field(default_factory=list)
+    file: "_File" = field(default_factory=lambda: _File())
     refusal: SampleError | None = None
 
     def take(self, entry: _Waiting) -> None:
         """Take the next block, or the end of a file."""
         if entry.future is not None:
             try:
-                found = entry.future.result()
+                self.file.take(*entry.future.result())
             except SampleError as error:
                 self.refusal = self.refusal or error
-                return
-            self.file.append(found)
             return
         refusal = self.refusal or entry.error
         if refusal is not None:
             # What its blocks hold is not all that the file holds.
             self.errors.append(refusal)
-            for spilled, _ in self.file:
+            for spilled in self.file.blocks:
                 spilled.path.unlink(missing_ok=True)
         else:
             self._take_file(entry.part.key)
-        self.file, self.refusal = [], None
+        self.file, self.refusal = _File(), None
 
     def _take_file(self, key: str) -> None:
-        found: dict[str, Evidence] = {}
-        before = 0
-        for spilled, block in self.file:
-            names = block.table.column_names
-            self.errors += block.errors
-            for name in (*found, *(name for name in names if name not in found)):
-                later = block.evidence.get(name, _absent(spilled.count))
-                found[name] = found.get(name, _absent(before)).merged(later)
-            before += spilled.count
-            if spilled.count:
-                self.blocks.append(spilled)
-        if not before:
+        found = self.file.evidence
+        self.errors += self.file.errors
+        self.blocks += [spilled for spilled in self.file.blocks if spilled.count]
+        if not self.file.count:
             return  # a file without rows says nothing of its columns' values
         if not self.evidence:
             self.evidence, self.first = found, key

@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from decimal import Decimal
 from functools import lru_cache
 from pathlib import Path
@@ -129,13 +129,46 @@ def _to_ipc(block: Block) -> NDArray[np.uint8]:
     if any(column.num_chunks > 1 for column in table.columns):
         # A file of Arrow's has one dictionary to a column.
         table = table.unify_dictionaries().combine_chunks()
-    table = table.append_column(_ROW, pa.array(block.rows))
+    columns = [
+        _narrow(column, block.evidence.get(name))
+        for name, column in zip(table.column_names, table.columns, strict=True)
+    ]
+    table = pa.table([*columns, pa.array(block.rows)], names=[*table.column_names, _ROW])
     key = block.key.encode(errors="surrogateescape")
     table = table.replace_schema_metadata({_KEY: key})
     sink = pa.BufferOutputStream()
     with pa.ipc.new_file(sink, table.schema) as writer:
         writer.write_table(table)
     return np.frombuffer(sink.getvalue(), np.uint8)
+
+
+def _narrow(column: "pa.ChunkedArray", evidence: Evidence | None) -> "pa.ChunkedArray | pa.Array":
+    """Return whole numbers, and places in dictionaries, in the narrowest type: less to write."""
+    import pyarrow as pa
+
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        if not column.num_chunks:
+            return column
+        array = column.chunk(0)
+        top = len(array.dictionary) - 1
+        indices = array.indices.cast(_narrowest(0, top, kind.index_type), safe=False)
+        return pa.DictionaryArray.from_arrays(indices, array.dictionary, safe=False)
+    low, high = (None, None) if evidence is None else (evidence.minimum, evidence.maximum)
+    if pa.types.is_integer(kind) and isinstance(low, int) and isinstance(high, int):
+        return column.cast(_narrowest(low, high, kind), safe=False)
+    return column
+
+
+def _narrowest(low: int, high: int, kind: "pa.DataType") -> "pa.DataType":
+    """Return the narrowest type of whole numbers that holds a range which `kind` holds."""
+    import pyarrow as pa
+
+    for narrow in (pa.int8(), pa.int16(), pa.int32()):
+        top = 1 << (narrow.bit_width - 1)
+        if narrow.bit_width < kind.bit_width and -top <= low and high < top:
+            return narrow
+    return kind
 
 
 _MAPPED: Final = 256
@@ -198,7 +231,8 @@ def _to_json(spilled: Spilled) -> dict[str, Any]:
 
 def _evidence_json(evidence: Evidence) -> str:
     """Return JSON in a string: infinities are no numbers of the files around it."""
-    values = {**asdict(evidence), "kinds": sorted(evidence.kinds)}
+    values = {part.name: getattr(evidence, part.name) for part in fields(evidence)}
+    values["kinds"] = sorted(evidence.kinds)
     return json.dumps(values, default=_decimal_json)
 
 

@@ -15,8 +15,10 @@ from preprocess.errors import OutputError, SampleError, SourceError
 from preprocess.table_block import Block, Evidence
 from preprocess.table_list import list_tables
 from preprocess.table_options import TableOptions
+from preprocess.table_parse import parse_block
+from preprocess.table_read import RawBlock
 from preprocess.table_scan import Load, Part, spill, spill_parts
-from preprocess.table_spill import open_block
+from preprocess.table_spill import Origin, open_block, write_block
 from preprocess.table_work import claim_work, hold_work, work_folder
 
 
@@ -84,7 +86,49 @@ def test_blocks_are_numbered_in_the_order_of_the_input_whichever_is_made_first(
     assert opened.key == "a.csv"
     assert opened.rows.tolist() == [2, 3]
     assert opened.table.column("text").to_pylist() == ["x", None]
-    assert opened.table.schema.field("text").type == pa.dictionary(pa.int32(), pa.large_string())
+    # Places in dictionaries, and whole numbers, are of the narrowest type in the file.
+    assert opened.table.schema.field("text").type == pa.dictionary(pa.int8(), pa.large_string())
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        ([-128, None, 127], "int8"),
+        ([-129, 0], "int16"),
+        ([32_768], "int32"),
+        ([-(1 << 31), (1 << 31) - 1], "int32"),
+        ([1 << 31, None], "int64"),
+        ([None, None], "int64"),
+    ],
+)
+def test_whole_numbers_are_spilled_in_the_narrowest_type_that_holds_them(
+    values: list[int | None], kind: str, tmp_path: Path
+) -> None:
+    block = parse_block(
+        RawBlock(
+            key="a.parquet", kind="table", table=pa.table({"n": pa.array(values, pa.int64())})
+        ),
+        TableOptions(),
+    )
+    written = write_block(block, tmp_path, Origin(0, "a.parquet", "train"))
+    column = open_block(written.path).table.column("n")
+    assert str(column.type) == kind
+    assert column.to_pylist() == values
+
+
+@pytest.mark.parametrize(
+    ("count", "kind"), [(128, pa.int8()), (129, pa.int16()), (32_769, pa.int32())]
+)
+def test_places_of_texts_are_spilled_in_the_narrowest_type_that_holds_them(
+    count: int, kind: pa.DataType, tmp_path: Path
+) -> None:
+    texts = [None, *map(str, range(count))]
+    table = pa.table({"text": pa.array(texts, pa.large_string())})
+    block = parse_block(RawBlock(key="a.parquet", kind="table", table=table), TableOptions())
+    written = write_block(block, tmp_path, Origin(0, "a.parquet", "train"))
+    column = open_block(written.path).table.column("text")
+    assert column.type == pa.dictionary(kind, pa.large_string())
+    assert column.to_pylist() == texts
 
 
 def test_of_a_file_that_is_refused_in_the_middle_nothing_stays(tmp_path: Path) -> None:
