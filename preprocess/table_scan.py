@@ -202,7 +202,7 @@ class _Gathered:
     evidence: dict[str, Evidence] = field(default_factory=dict)
     errors: list[SampleError] = field(default_factory=list)
     first: str = ""
-    file: "_File" = field(default_factory=lambda: _File())
+    file: _File = field(default_factory=_File)
     refusal: SampleError | None = None
 
     def take(self, entry: _Waiting) -> None:

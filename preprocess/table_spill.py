@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from decimal import Decimal
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from google_crc32c import extend
@@ -24,6 +24,9 @@ from loaders.format.files import (
 )
 from preprocess.errors import SampleError
 from preprocess.table_block import Block, Evidence
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 SPILL: Final = "spill.json"
 """Written when all blocks are there; what it says is checked before they are used again."""
