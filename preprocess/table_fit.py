@@ -102,9 +102,9 @@ def fit(
         fitted = list(pool.map(lambda place: fit_column(stored[place], rows, place), places))
         leaks = list(leak_notes(stored, rows, pool, workers))
     notes += [note for column in fitted for note in column.notes]
-    notes += _unknown_notes(fitted)
+    notes += _unknown_notes(stored, fitted)
     alike = [c.spec.name for c in fitted if c.constant and c.spec.role == "feature"]
-    notes += _named(alike, "the same value in every row of train, and no deviation")
+    notes += _named(alike, "the same value in all rows of train that have one, and no deviation")
     absent = [plan.name for plan in plans if plan.kind == "left_out"]
     notes += _named(absent, "no value in any row, and left out")
     notes += leaks
@@ -130,11 +130,13 @@ def fit(
     )
 
 
-def _unknown_notes(fitted: Sequence[FittedColumn]) -> Iterator[str]:
-    for column in fitted:
+def _unknown_notes(plans: Sequence[ColumnPlan], fitted: Sequence[FittedColumn]) -> Iterator[str]:
+    for plan, column in zip(plans, fitted, strict=True):
+        rare = ", or too rare there" if plan.min_count > 1 else ""
         for split, count in zip(SPLIT_NAMES[1:], column.unknown[1:], strict=False):
             if count:
-                yield f"column {column.spec.name!r}: {count:,} values of {split} are not in train"
+                said = f"{count:,} values of {split} are not in train{rare}"
+                yield f"column {column.spec.name!r}: {said}"
 
 
 def _named(names: Sequence[str], what: str) -> Iterator[str]:

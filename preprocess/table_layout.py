@@ -241,8 +241,9 @@ def _refuse_empty(plan: Plan, skipped: Sequence[SampleError], *, listed: bool) -
     name = plan.listing.name
     if not skipped:
         raise SourceError(f"{name}: empty, it has no row; no dataset is written")
-    said = f"{name}: none of {len(skipped):,} records could be read, no dataset is written; "
-    said += f"the first: {skipped[0]}"
+    said = f"{name}: no record could be read, no dataset is written; "
+    said += f"the first of {len(skipped):,} faults: " if len(skipped) > 1 else ""
+    said += str(skipped[0])
     if listed and not (plan.out / MANIFEST).exists():
         lines = [to_json({"key": error.key, "reason": error.reason}) for error in skipped]
         try:
@@ -250,7 +251,7 @@ def _refuse_empty(plan: Plan, skipped: Sequence[SampleError], *, listed: bool) -
             write_atomically(plan.out / SKIPPED, b"".join(lines))
         except OSError as error:
             raise output_error(plan.out, error) from error
-        said += f"; all are listed in {plan.out / SKIPPED}"
+        said += f"; listed in {plan.out / SKIPPED}"
     raise SourceError(said)
 
 

@@ -36,6 +36,28 @@ def test_the_photos_to_batches_code_runs_as_it_stands(
     assert backbone[2].weight.grad is not None
 
 
+def test_the_tables_to_batches_code_runs_as_it_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = [f"{'no' if n % 3 else 'yes'},{n % 7},{'ab'[n % 2]}\n" for n in range(6000)]
+    (tmp_path / "rides.csv").write_text("tip,age,city\n" + "".join(rows))
+    section = README.split("## Tables to batches")[1]
+    command = blocks("bash", section)[0].split()
+    assert command[0] == "prep"
+    prep = Path(sys.executable).with_name("prep")
+    subprocess.run([prep, *command[1:]], check=True)
+    given = []
+
+    def network(numeric: torch.Tensor, categorical: torch.Tensor) -> torch.Tensor:
+        given.append((numeric.shape, numeric.dtype, categorical.shape, categorical.dtype))
+        return torch.zeros(len(numeric), 2)
+
+    names = {"network": network, "cross_entropy": torch.nn.functional.cross_entropy}
+    exec(blocks("python", section)[0].replace('"cuda"', '"cpu"'), names)
+    assert given == [((4096, 1), torch.float32, (4096, 1), torch.int64)]
+
+
 def test_the_format_page_reads_a_dataset_with_numpy_alone(
     make_dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -48,7 +70,11 @@ def test_the_format_page_reads_a_dataset_with_numpy_alone(
     assert names["names"][0].startswith(b"train/ant/")
 
 
-@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "loaders/format/README.md"])
+PAGES = ["README.md", "CONTRIBUTING.md", "loaders/format/README.md"]
+PAGES += ["preprocess/TABLES.md", "preprocess/TOKENS.md"]
+
+
+@pytest.mark.parametrize("page", PAGES)
 def test_links_between_pages_lead_somewhere(page: str) -> None:
     for target in re.findall(r"\]\(([^)#]+)\)", (ROOT / page).read_text()):
         assert "://" in target or (ROOT / page).parent.joinpath(target).exists(), target
@@ -57,7 +83,7 @@ def test_links_between_pages_lead_somewhere(page: str) -> None:
 def test_every_option_and_command_that_the_readme_names_exists() -> None:
     prep = Path(sys.executable).with_name("prep")
     known = subprocess.run([prep, "images", "--help"], capture_output=True, text=True, check=True)
-    for command in ("check", "info"):
+    for command in ("check", "info", "table"):
         run = subprocess.run([prep, command, "--help"], capture_output=True, text=True, check=True)
         known.stdout += run.stdout
     prose = re.sub(r"```.*?```", "", README, flags=re.DOTALL)

@@ -186,7 +186,7 @@ def test_parts_of_times_are_columns_of_their_own(tmp_path):
 def test_a_constant_has_no_deviation_and_is_named(tmp_path):
     fitted = fit_blocks(tmp_path, csv_blocks(column(["5", "5", "5"])))
     assert fitted.schema.column("a").statistics.std == 0.0
-    said = "columns 'a', 'k': the same value in every row of train, and no deviation"
+    said = "columns 'a', 'k': the same value in all rows of train that have one, and no deviation"
     assert said in fitted.notes
 
 
