@@ -20,6 +20,11 @@ from loaders.table_views import TARGET, sort_columns, table_entries
 _FIRST: Final = 2
 """Code of the first value of a vocabulary."""
 
+_NULL_VALUES: Final = "null_values"
+"""Key of the recipe: what fields of CSV stood for no value, where they were not quoted."""
+
+_TRUTH: Final = {"false": ("False", "FALSE"), "true": ("True", "TRUE")}
+
 
 class Frame(Protocol):
     """What pandas and polars have in common."""
@@ -38,8 +43,9 @@ class TableEncoder:
     """Encodes values as the training data was encoded, for serving.
 
     Values are Python's or NumPy's, or text as it stands in a CSV file; missing are None, NaN, NaT,
-    pandas.NA and "". Times are datetime64, ISO 8601 text or Python's datetime; without a zone they
-    are UTC. A value that a vocabulary does not have becomes 1, unknown.
+    pandas.NA, "", and the words that stood for missing values in the training data ("NA", "null"),
+    unless they are in the vocabulary. Times are datetime64, ISO 8601 text or Python's datetime;
+    without a zone they are UTC. A value that a vocabulary does not have becomes 1, unknown.
 
     Args:
         path: The folder of the training data.
@@ -71,6 +77,13 @@ class TableEncoder:
             for spec in self.schema.columns
             if spec.vocabulary is not None
         }
+        if self._target in self._codes and set(self._codes[self._target]) <= _TRUTH.keys():
+            # Truth values are one class each, however they are written.
+            classes = self._codes[self._target]
+            more = {way: code for text, code in classes.items() for way in _TRUTH[text]}
+            self._codes[self._target] = {**classes, **more}
+        words = manifest.recipe.get(_NULL_VALUES, ())
+        self._null_values = frozenset(word for word in words if isinstance(word, str))
 
     def encode(self, data: Mapping[str, Any] | Frame) -> NDArray[Any]:
         """Encode samples.
@@ -137,15 +150,27 @@ class TableEncoder:
 
     def _values(self, spec: ColumnSpec, given: Mapping[str, Any]) -> Values | None:
         if spec.name in given:
-            return _sequence(spec.name, given[spec.name])
+            return self._without_words(spec, _sequence(spec.name, given[spec.name]))
         stem, _, part = spec.name.rpartition(".")
         if stem in given and part in DATETIME_PARTS:
             times = next((s for s in self.schema.columns if s.name == stem), spec)
             if times.kind in {"date", "datetime"}:
-                return encode_part(times, _sequence(stem, given[stem]), part)
+                values = self._without_words(times, _sequence(stem, given[stem]))
+                return encode_part(times, values, part)
         if spec.role == "target":
             return None
         raise SelectionError(f"column {spec.name!r} is missing; given are {sorted(given)}")
+
+    def _without_words(self, spec: ColumnSpec, values: Values) -> Values:
+        """Put None where a word stands for a missing value, as it did in the training data.
+
+        What is quoted in a file is no such word, and so is what a vocabulary has.
+        """
+        known = self._codes.get(spec.name, {})
+        words = {word for word in self._null_values if word not in known}
+        if isinstance(values, np.ndarray) or not words or spec.kind == "vector":
+            return values
+        return [None if isinstance(v, str) and v in words else v for v in values]
 
 
 def _columns(data: Mapping[str, Any] | Frame) -> Mapping[str, Any]:

@@ -40,9 +40,11 @@ class Evidence:
         not_kind: For kinds of text that the column cannot be: the first value that is not of the
             kind, and its place as "file:line".
         leading_zeros: Some value is written like 007 or +5, so that a number would lose it.
-        float32_exact: All numbers are the same in float32; says nothing where not all values are
-            numbers.
+        float32_exact: All numbers, as float64 has them, are the same in float32; says nothing where
+            not all values are numbers.
         list_lengths: The shortest and the longest list; None where there is none.
+        is_typed: Some values are strings by their type, whatever they look like.
+        from_bytes: Some of them are bytes by their type, and valid UTF-8.
     """
 
     count: int
@@ -55,6 +57,8 @@ class Evidence:
     leading_zeros: bool = False
     float32_exact: bool = True
     list_lengths: tuple[int, int] | None = None
+    is_typed: bool = False
+    from_bytes: bool = False
 
     def merged(self, other: "Evidence") -> "Evidence":
         """Return what is known of both: this one's rows, then the other's."""
@@ -79,6 +83,8 @@ class Evidence:
                 if lengths
                 else None
             ),
+            is_typed=self.is_typed or other.is_typed,
+            from_bytes=self.from_bytes or other.from_bytes,
         )
 
     def _common(self, other: "Evidence") -> frozenset[str]:

@@ -110,7 +110,11 @@ def looker(spec: ColumnSpec, vocabularies: Mapping[str, bytes]) -> Look:
     values = pa.array(json.loads(vocabularies[spec.vocabulary])["values"], pa.large_string())
     first, absent = (0, NO_CLASS) if spec.role == "target" else (2, UNKNOWN)
 
+    # Truth values are one class each, however they are written.
+    folded = spec.role == "target" and set(values[:3].to_pylist()) <= {"false", "true"}
+
     def known(texts: "pa.LargeStringArray") -> NDArray[np.int32]:
+        texts = pc.utf8_lower(texts) if folded else texts
         places = pc.index_in(texts, value_set=values).fill_null(-1).to_numpy()
         return np.where(places < 0, absent, places + first).astype(np.int32)
 

@@ -22,6 +22,16 @@ def is_text(kind: "pa.DataType") -> bool:
     return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
 
 
+def is_bytes(kind: "pa.DataType") -> bool:
+    """Whether a type is that of bytes of any length, or of a dictionary of them."""
+    import pyarrow as pa
+
+    types = pa.types
+    if types.is_dictionary(kind):
+        return is_bytes(kind.value_type)
+    return bool(types.is_binary(kind) or types.is_large_binary(kind) or types.is_binary_view(kind))
+
+
 def is_readable(kind: "pa.DataType") -> bool:
     """Whether a column of a type can be in a table of numbers, words and short lists."""
     import pyarrow as pa
@@ -48,6 +58,7 @@ def is_readable(kind: "pa.DataType") -> bool:
         or types.is_decimal(kind)
         or types.is_null(kind)
         or is_text(kind)
+        or is_bytes(kind)
     )
 
 

@@ -90,15 +90,16 @@ def _range_of_text(
 
     if "integer" in kinds:
         try:
-            integers = to_integers(values, options)
+            low, high = map(int, _range(to_integers(values, options)))
         except pa.ArrowInvalid:  # more digits than any type of Arrow has
             # `int` takes no more than 4,300 digits.
             plain = plain_numbers(values, options).to_pylist()
             found = [int(Decimal(value)) for value in plain]
-            return min(found), max(found), False
-        low, high = _range(integers)
-        narrow = pa.types.is_int64(integers.type)
-        return int(low), int(high), narrow and _integers_in_float32(integers, int(low), int(high))
+            low, high = min(found), max(found)
+        exact = max(-low, high) <= _FLOAT32_INTEGERS
+        # What float64 rounds is found when a column is fitted as one of floats, as of all blocks.
+        exact = exact or in_float32(to_floats(values, options).to_numpy(zero_copy_only=False))
+        return low, high, exact
     if "float" in kinds:
         floats = to_floats(values, options)
         low, high = _range(floats)
@@ -135,7 +136,9 @@ def typed_evidence(column: Any, kinds: frozenset[str], place: Place) -> Evidence
             low, high = _range(floats)
         elif pa.types.is_integer(column.type):
             low, high = _range(column)
-            exact, exponent = _integers_in_float32(column, low, high), 0
+            exact = max(-low, high) <= _FLOAT32_INTEGERS
+            exact = exact or in_float32(column.drop_null().to_numpy().astype(np.float64))
+            exponent = 0
         elif pa.types.is_decimal(column.type):
             low, high = _range(column)
             exact, exponent = _decimals_in_float32(column), _scale(column)
@@ -157,6 +160,7 @@ def typed_evidence(column: Any, kinds: frozenset[str], place: Place) -> Evidence
         not_kind=_others(column, kinds, place),
         float32_exact=exact,
         list_lengths=lengths,
+        is_typed=kinds == {"string"},
     )
 
 
@@ -170,8 +174,11 @@ def _others(column: Any, kinds: frozenset[str], place: Place) -> dict[str, tuple
     import pyarrow.compute as pc
 
     row = pc.index(column.is_valid(), value=True).as_py() if column.null_count else 0
-    if row < 0 or not len(column) or kinds == NULL:
+    if not len(column) or kinds == NULL:
         return {}
+    if row < 0:
+        strange = any(kind.startswith("other:") for kind in kinds)
+        return {"string": (str(column.type)[:_SHOWN], place(0))} if strange else {}
     try:
         value = str(column[row].as_py())[:_SHOWN]
     except (ValueError, OverflowError):  # times that Python has not

@@ -12,7 +12,7 @@ from loaders.format.table_schema import TableSchema
 from preprocess.errors import SourceError
 from preprocess.table_block import Evidence
 from preprocess.table_fit_columns import counted_texts, fit_column
-from preprocess.table_fit_rows import Rows
+from preprocess.table_fit_rows import Rows, classes_of
 from preprocess.table_fitted_column import FittedColumn
 from preprocess.table_leaks import leak_notes
 from preprocess.table_options import TableOptions
@@ -196,7 +196,8 @@ def _split_classes(rows: Rows, target: ColumnPlan | None) -> Iterator[str]:
         for block, splits in rows.opened():
             kept = splits != SKIPPED
             texts = texts_of(column_array(block.table, target.source)).of_rows(kept)
-            index = pc.index_in(texts.values, value_set=values).fill_null(0).to_numpy()
+            classes = classes_of(texts.values, target)
+            index = pc.index_in(classes, value_set=values).fill_null(0).to_numpy()
             places = place_hashes(block.key, block.rows, rows.options.split_seed)
             yield index.astype(np.int64)[texts.index], places[kept], kept
 

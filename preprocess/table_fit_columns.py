@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from loaders.format.table_schema import Loss
 from preprocess.errors import SourceError
 from preprocess.table_fit_numbers import fit_floats, fit_whole
-from preprocess.table_fit_rows import Rows, list_counts
+from preprocess.table_fit_rows import Rows, classes_of, list_counts
 from preprocess.table_fitted_column import FittedColumn, code_dtype, make_spec
-from preprocess.table_plan import ColumnPlan
+from preprocess.table_plan import ColumnPlan, with_name
 from preprocess.table_splits import SKIPPED, SPLIT_NAMES, TRAIN
 from preprocess.table_values import Texts
 from preprocess.table_vocabulary import (
@@ -73,7 +73,7 @@ def _with_values(plan: ColumnPlan, rows: Rows) -> ColumnPlan:
         said = ", ".join(sorted(map(str, types)))
         raise SourceError(
             f"column {plan.name!r}: holds lists of {said}; a record takes lists of numbers or of "
-            f"texts; --ignore {plan.name}"
+            f"texts; {with_name('--ignore', plan.name)}"
         )
     if plan.shortest != plan.length:
         _refuse_lengths(plan, rows)
@@ -95,7 +95,7 @@ def _refuse_lengths(plan: ColumnPlan, rows: Rows) -> None:
     where, _ = rows.first(plan.source, shorter) or (plan.name, None)
     raise SourceError(
         f"{where}: column {plan.name!r}: lists of {plan.shortest} to {plan.length} numbers, and a "
-        f"record needs one length; --ignore {plan.name}"
+        f"record needs one length; {with_name('--ignore', plan.name)}"
     )
 
 
@@ -115,7 +115,7 @@ def counted_texts(plan: ColumnPlan, rows: Rows) -> "tuple[pa.LargeStringArray, N
     """Return the different texts of a column, and [k, 3] how often each is in which split."""
     found = TextTally(len(SPLIT_NAMES))
     for texts, splits in rows.texts(plan):
-        found.add(texts.values, _counts(texts, splits))
+        found.add(classes_of(texts.values, plan), _counts(texts, splits))
     values, together = found.found()
     used = together.any(axis=1)  # texts of rows without a target are none
     return (values, together) if used.all() else (values.filter(used), together[used])
@@ -176,7 +176,7 @@ def _code_notes(
         if pc.count_distinct(pc.utf8_lower(values)).as_py() < len(values):
             yield f"target {name!r}: some of its classes differ in upper and lower case alone"
         return
-    if plan.word is not None and not plan.notes:
+    if plan.word is not None:
         numbers = int(counts[are_numbers(values, rows.options)].sum())
         if numbers >= _SOME_NUMBERS * total > 0:
             word, where = plan.word
@@ -188,5 +188,5 @@ def _code_notes(
     if len(values) > max(_OWN_VALUES * total, _FEW):
         yield (
             f"column {name!r}: {len(values):,} different values in {total:,} rows: an id, perhaps; "
-            f"--ignore {name}, or --hash-buckets"
+            f"{with_name('--ignore', name)}, or --hash-buckets"
         )

@@ -135,6 +135,13 @@ def list_counts(array: "pa.Array") -> NDArray[np.int64]:
     return np.asarray(counts.to_numpy(zero_copy_only=False))
 
 
+def classes_of(values: "pa.LargeStringArray", plan: ColumnPlan) -> "pa.LargeStringArray":
+    """Return what texts count as: truth values are the same however they are written."""
+    import pyarrow.compute as pc
+
+    return pc.utf8_lower(values) if plan.folded else values
+
+
 def list_texts(array: "pa.Array") -> "pa.Array":
     """Return what the lists of a column hold, one after the other."""
     import pyarrow as pa

@@ -1,13 +1,14 @@
 """Raw blocks -> blocks of columns; pure, and free of the interpreter lock where it counts."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from preprocess.errors import SampleError
 from preprocess.table_block import Block, Evidence
-from preprocess.table_columns import as_strings, encoded, invalid_rows, is_text, whole
+from preprocess.table_columns import as_strings, encoded, invalid_rows, is_bytes, is_text, whole
 from preprocess.table_csv import CsvBlock, parse_csv, smallest
 from preprocess.table_evidence import text_evidence, typed_evidence, unread_evidence
 from preprocess.table_json import parse_json
@@ -85,8 +86,12 @@ def _table_block(raw: RawBlock, options: TableOptions) -> Block:
 
 
 def _held_columns(table: "pa.Table", key: str) -> tuple[dict[str, Any], dict[int, str]]:
-    """Return the columns, and rows with text that is not UTF-8: those are to be left out first."""
+    """Return the columns, and rows with text that is not UTF-8: those are to be left out first.
+
+    Bytes that are UTF-8 are text. Of others the first is left, to name its place.
+    """
     import pyarrow as pa
+    import pyarrow.compute as pc
 
     columns: dict[str, Any] = {}
     invalid: dict[str, Any] = {}
@@ -98,6 +103,12 @@ def _held_columns(table: "pa.Table", key: str) -> tuple[dict[str, Any], dict[int
             columns[name] = as_strings(found)
             if columns[name] is None:
                 invalid[name] = found
+        elif is_bytes(kind):
+            found = encoded(column, name, key)
+            columns[name] = as_strings(found)
+            if columns[name] is None:
+                first = pa.array(np.arange(len(found)) == min(invalid_rows({name: found})))
+                columns[name] = pc.if_else(first, found.dictionary_decode(), None).cast(pa.binary())
         else:
             columns[name] = as_held(column, name, key)
     return columns, invalid_rows(invalid)
@@ -143,7 +154,10 @@ def _block(
         else:
             if raw.kind != "table" or name in of_folders:
                 kinds = _WRITTEN.get(next(iter(kinds)), kinds)
-            evidence[name] = typed_evidence(column, kinds, place)
+            found = typed_evidence(column, kinds, place)
+            given = None if raw.table is None else raw.table.schema
+            decoded = given is not None and name in given.names and is_bytes(given.field(name).type)
+            evidence[name] = replace(found, from_bytes=decoded and found.is_typed)
     errors = tuple(SampleError(f"{raw.key}:{raw.first + line}", reason) for line, reason in wrong)
     table = pa.table(list(arrays.values()), names=list(arrays))
     return Block(raw.key, table, rows, evidence, errors)

@@ -1,5 +1,7 @@
 """The plan of a column: what its values become, before any row is fitted to it."""
 
+import json
+import shlex
 from dataclasses import dataclass, replace
 from typing import Final, Literal, Never
 
@@ -36,6 +38,7 @@ class ColumnPlan:
         word: The first value that is no number, and its place; None where there is none.
         buckets: Values are hashed into so many.
         min_count: Rarer values share the code of unknown ones.
+        folded: Truth values are one class each, however they are written.
         task: Of a target; "auto" where the number of its different values decides.
         source: The column that it is taken from.
         part: The part of the source's times that it is, one of `DATETIME_PARTS`.
@@ -60,6 +63,7 @@ class ColumnPlan:
     word: tuple[str, str] | None = None
     buckets: int | None = None
     min_count: int = 1
+    folded: bool = False
     task: Task = "auto"
     source: str = ""
     part: str | None = None
@@ -90,7 +94,23 @@ def with_range(plan: ColumnPlan, low: int, high: int, *, missing: bool) -> Colum
     return replace(plan, low=low, high=high, unsigned=unsigned, nullable=nullable)
 
 
-def refuse_column(name: str, why: str, *remedies: str) -> Never:
-    """Refuse a column, and say by which options it can be taken or left out."""
-    said = " or ".join(f"{remedy} {name}" for remedy in (*remedies, "--ignore"))
-    raise SourceError(f"column {name!r}: {why}; {said}")
+def refuse_column(name: str, why: str, *remedies: str, place: str = "") -> Never:
+    """Refuse a column, and say by which options it can be taken or left out.
+
+    Args:
+        name: The column.
+        why: What is wrong.
+        remedies: Options beside --ignore.
+        place: File and line, where they are known.
+    """
+    said = " or ".join(with_name(remedy, name) for remedy in (*remedies, "--ignore"))
+    raise SourceError(f"{place}{': ' if place else ''}column {name!r}: {why}; {said}")
+
+
+def with_name(option: str, name: str) -> str:
+    """Return an option that is given a column, as a shell takes it."""
+    if "," in name:  # stands between two names there
+        kind = option.removeprefix("--")
+        column = json.dumps(name, ensure_ascii=False)
+        return f'[columns.{column}] with kind = "{kind}" in --schema FILE'
+    return f"{option} {shlex.quote(name)}"

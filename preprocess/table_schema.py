@@ -1,14 +1,15 @@
 """What each column of a table becomes: decided once, by what is known of all its values."""
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from preprocess.errors import SourceError
+from preprocess.table_asked import check_names, wish_of
 from preprocess.table_block import NULL, Evidence
+from preprocess.table_looks import header_notes, text_notes
 from preprocess.table_options import TableOptions, Task
-from preprocess.table_plan import ColumnPlan, refuse_column, with_range
+from preprocess.table_plan import ColumnPlan, refuse_column, with_name, with_range
 from preprocess.table_toml import Wish
 from preprocess.table_values import DATETIME_PARTS, EXACT_FLOAT
 
@@ -30,8 +31,6 @@ _NUMBERS: Final[tuple[str, ...]] = (
 """Kinds in the order in which they are chosen, where text could be several."""
 
 _SHOWN: Final = 5
-_COMMA: Final = re.compile(r"[+-]?[0-9]+,[0-9]+")
-_GROUPS: Final = re.compile(r"[+-]?[0-9]{1,3}([.,' ])[0-9]{3}(\1[0-9]{3})+([.,][0-9]+)?")
 
 
 def decide(
@@ -55,11 +54,11 @@ def decide(
         SourceError: Columns cannot be what they should be; all of them are named.
     """
     wishes = wishes or {}
-    _check_names(columns, options, wishes)
+    check_names(columns, options, wishes)
     plans: list[ColumnPlan] = []
     refusals: list[str] = []
     for name in columns:
-        wish = _wish_of(name, options, wishes.get(name, Wish()))
+        wish = wish_of(name, options, wishes.get(name, Wish()))
         if wish.kind == "ignore":
             continue
         try:
@@ -73,52 +72,32 @@ def decide(
         more = len(refusals) - _SHOWN
         said = "; ".join(refusals[:_SHOWN])
         raise SourceError(f"{said}; and {more} more columns" if more > 0 else said)
-    if not any(plan.kind not in {"text", "left_out"} for plan in plans):
-        empty = [repr(plan.name) for plan in plans if plan.kind == "left_out"]
-        why = f"no row has a value in {', '.join(empty[:_SHOWN])}" if empty else "all are ignored"
-        raise SourceError(f"no column is left that could be stored: {why}")
+    if all(plan.kind in {"text", "left_out"} for plan in plans):
+        plans = _with_empty(plans, evidence)
+    notes = tuple(header_notes(columns, evidence, options))
+    plans[0] = replace(plans[0], notes=(*notes, *plans[0].notes))
     return tuple(plans)
 
 
-def _check_names(columns: Sequence[str], options: TableOptions, wishes: Mapping[str, Wish]) -> None:
-    """Refuse names of columns that there are not."""
-    named = {
-        "--target": (options.target,),
-        "--group-by": (options.group_by,),
-        "--split-by-time": (options.split_by_time,),
-        "--categorical": options.categorical,
-        "--numeric": options.numeric,
-        "--ignore": options.ignore,
-        "--text": options.text,
-        "--hash-buckets": tuple(name for name, _ in options.hash_buckets),
-        "--float32": tuple(name for name in options.float32 if name != "*"),
-        "--schema": tuple(wishes),
-    }
-    known = set(columns)
-    for option, names in named.items():
-        for name in names:
-            if name is not None and name not in known:
-                shown = ", ".join(map(repr, columns[:20])) + (", ..." if len(columns) > 20 else "")
-                raise SourceError(f"{option} {name!r}: no such column; there are {shown}")
-
-
-def _wish_of(name: str, options: TableOptions, wish: Wish) -> Wish:
-    """Return what is asked of a column: by options, and where they say nothing by the file."""
-    kinds: dict[str, tuple[str, ...]] = {
-        "categorical": options.categorical,
-        "numeric": options.numeric,
-        "ignore": options.ignore,
-        "text": options.text,
-    }
-    buckets = dict(options.hash_buckets).get(name)
-    if buckets is not None:
-        return Wish(kind="categorical", buckets=buckets)
-    for kind, names in kinds.items():
-        if name in names:
-            same = wish.kind == kind
-            asked = wish if same else Wish(min_count=wish.min_count)
-            return replace(asked, kind=kind)  # type: ignore[arg-type]
-    return wish
+def _with_empty(plans: Sequence[ColumnPlan], evidence: Mapping[str, Evidence]) -> list[ColumnPlan]:
+    """Keep columns without a value where no other is left: the rows are there all the same."""
+    names = [
+        plan.name
+        for plan in plans
+        if plan.kind == "left_out" and evidence[plan.source].missing == evidence[plan.source].count
+    ]
+    if not names:
+        empty = ", ".join(repr(plan.name) for plan in plans[:_SHOWN] if plan.kind == "left_out")
+        why = f"no list has a value in {empty}" if empty else "all are ignored"
+        raise SourceError(f"no column is left that could be stored: {why}; add one, or ignore less")
+    shown = ", ".join(map(repr, names[:_SHOWN])) + (", ..." if len(names) > _SHOWN else "")
+    note = f"columns {shown}: no value in any row, and kept, since no other is left"
+    return [
+        replace(plan, kind="integer", low=0, high=0, notes=(note,) if plan.name == names[0] else ())
+        if plan.name in names
+        else plan
+        for plan in plans
+    ]
 
 
 def _decide_column(name: str, evidence: Evidence, options: TableOptions, wish: Wish) -> ColumnPlan:
@@ -133,11 +112,12 @@ def _decide_column(name: str, evidence: Evidence, options: TableOptions, wish: W
         min_count=1 if target else (wish.min_count or options.min_count),
         buckets=wish.buckets,
         float32_exact=evidence.float32_exact,
-        word=evidence.not_kind.get("float") if "string" in evidence.kinds else None,
     )
     other = next((kind for kind in evidence.kinds if kind.startswith("other:")), None)
     if other is not None:
-        refuse_column(name, f"holds {other.removeprefix('other:')}, which no number stands for")
+        _, place = evidence.not_kind.get("string", ("", ""))
+        why = f"holds {other.removeprefix('other:')}, which no number stands for"
+        refuse_column(name, why, place=place)
     if evidence.kinds == NULL or evidence.missing == evidence.count:
         if target:
             raise SourceError(f"target {name!r}: missing in all {evidence.count:,} rows")
@@ -168,7 +148,16 @@ def _decide_target(
         few = found.high - found.low < MAX_CLASSES
         task = "classification" if few else "auto"
     if task == "classification":
-        found = replace(found, kind="categorical", low=None, high=None, exponent=0)
+        found = replace(
+            found,
+            kind="categorical",
+            folded=kind == "boolean",
+            low=None,
+            high=None,
+            exponent=0,
+            unsigned=False,
+            nullable=True,
+        )
     return replace(found, task=task)
 
 
@@ -206,7 +195,7 @@ def _not_a(name: str, kind: str, evidence: Evidence, asked: str) -> str:
         raise SourceError(f"column {name!r}: {asked} asks for {kind}, its values are: {found}")
     raise SourceError(
         f"{place}: column {name!r}: {value!r} is not {article}, which {asked} asks for; "
-        f"mend it, or --categorical {name}"
+        f"mend it, or {with_name('--categorical', name)}"
     )
 
 
@@ -215,7 +204,10 @@ def _as_kind(plan: ColumnPlan, evidence: Evidence, kind: str) -> ColumnPlan:
     if kind == "text":
         return replace(plan, kind="text")
     if kind == "categorical":
-        return replace(plan, kind="categorical", notes=tuple(_text_notes(plan.name, evidence)))
+        said = tuple(text_notes(plan.name, evidence))
+        written = "string" in evidence.kinds and not evidence.is_typed and not said
+        word = evidence.not_kind.get("float") if written else None
+        return replace(plan, kind="categorical", notes=said, word=word)
     if kind == "list":
         return _as_vector(plan, evidence)
     if kind == "float" or plan.dtype in {"float32", "float64"}:
@@ -245,20 +237,6 @@ def _as_vector(plan: ColumnPlan, evidence: Evidence) -> ColumnPlan:
     if not longest:
         return plan
     return replace(plan, kind="vector", length=longest, shortest=shortest)
-
-
-def _text_notes(name: str, evidence: Evidence) -> Iterator[str]:
-    """Say why a column that looks like numbers is taken as text."""
-    value, place = evidence.not_kind.get("float", ("", ""))
-    if evidence.leading_zeros:
-        yield (
-            f"column {name!r}: text, since a number would lose how it is written"
-            + (f", such as {value!r} at {place}" if place else "")
-        )
-    elif _GROUPS.fullmatch(value):
-        yield f"{place}: column {name!r}: text; if {value!r} is a number, say --thousands"
-    elif _COMMA.fullmatch(value):
-        yield f"{place}: column {name!r}: text; if {value!r} is a number, say --decimal ,"
 
 
 def _with_parts(plan: ColumnPlan, options: TableOptions) -> Iterator[ColumnPlan]:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from preprocess.errors import SourceError
-from preprocess.table_fit_rows import Rows, column_numbers
+from preprocess.table_fit_rows import Rows, classes_of, column_numbers
 from preprocess.table_plan import ColumnPlan
 from preprocess.table_schema import MAX_CLASSES
 from preprocess.table_splits import SKIPPED
@@ -84,6 +84,6 @@ def _values(array: "pa.Array", plan: ColumnPlan, rows: Rows, kept: NDArray[np.bo
     if plan.kind == "categorical":
         texts = texts_of(array).of_rows(kept)
         used = texts.counts()[:-1] > 0
-        return set(texts.values.filter(used).to_pylist())
+        return set(classes_of(texts.values.filter(used), plan).to_pylist())
     numbers: Numbers = column_numbers(array, plan, rows.options).of_rows(kept)
     return set(np.unique(numbers.counted()[0]).tolist())

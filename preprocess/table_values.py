@@ -233,7 +233,8 @@ def _plain(
     if pa.types.is_null(source):
         return np.zeros(len(array), np.int64), valid
     if pa.types.is_floating(source):
-        array = array.fill_null(0)
+        array = pc.if_else(pc.is_nan(array), None, array)
+        valid = np.asarray(array.is_valid())
     if pa.types.is_date32(source):
         if kind == "datetime":
             array = pc.cast(array, pa.timestamp("us"))

@@ -19,6 +19,7 @@ from preprocess.plan import Plan
 from preprocess.report import human_nbytes
 from preprocess.run import OnProgress
 from preprocess.sources import printable
+from preprocess.table_options import TableOptions
 from preprocess.task import read_receipt
 
 _SHOWN: Final = 8
@@ -249,7 +250,13 @@ def info_text(path: Path, described: dict[str, Any]) -> str:
             f"{human_nbytes(described['nbytes'])}, {described['skipped']:,} skipped"
         )
     ]
-    chosen = {k: v for k, v in described["recipe"].items() if v not in (None, "")}
+    # A table has as many options as columns have fates; most are as they are for all tables.
+    usual = TableOptions().recorded() if described["kind"] == "table" else {}
+    chosen = {
+        name: value
+        for name, value in described["recipe"].items()
+        if value not in (None, "", []) and not (name in usual and value == usual[name])
+    }
     recipe = ", ".join(f"{k}={v}" for k, v in chosen.items() if not isinstance(v, dict))
     lines.append(f"recipe: {recipe}")
     if described["kind"] == "images":

@@ -93,7 +93,7 @@ def test_the_first_value_of_another_kind_is_named_by_line(tmp_path: Path) -> Non
 
 def test_ranges_are_exact(tmp_path: Path) -> None:
     found = csv_evidence(tmp_path, "18446744073709551615", "-3")
-    assert (found.minimum, found.maximum, found.float32_exact) == (-3, (1 << 64) - 1, False)
+    assert (found.minimum, found.maximum) == (-3, (1 << 64) - 1)
     found = csv_evidence(tmp_path, "9007199254740993", "")
     assert (found.maximum, found.missing) == (9007199254740993, 1)
     assert csv_evidence(tmp_path, "16777217").float32_exact is False
@@ -237,6 +237,7 @@ def test_types_of_parquet_are_kept_and_strange_ones_are_not_read(tmp_path: Path)
             "fine": pa.array([1, None], pa.timestamp("ns")),
             "m": pa.array([[("a", 1)], None], pa.map_(pa.string(), pa.int32())),
             "bytes": pa.array([b"x", None]),
+            "blob": pa.array([None, b"\xff"]),
         }
     )
     block = parse(tmp_path, "a.parquet", table)
@@ -250,10 +251,12 @@ def test_types_of_parquet_are_kept_and_strange_ones_are_not_read(tmp_path: Path)
     text = pa.dictionary(pa.int32(), pa.large_string())
     assert block.table.schema.field("s").type == block.table.schema.field("c").type == text
     assert block.evidence["s"].kinds == {"string"}
-    for name, kind in (("fine", "timestamp"), ("m", "map"), ("bytes", "binary")):
+    assert block.table.schema.field("bytes").type == text
+    assert (block.evidence["bytes"].kinds, block.evidence["bytes"].from_bytes) == ({"string"}, True)
+    for name, kind, row in (("fine", "timestamp", 1), ("m", "map", 1), ("blob", "binary", 2)):
         (found_kind,) = block.evidence[name].kinds
         assert found_kind.startswith(f"other:{kind}")
-        assert block.table.column(name).null_count == 2
+        assert block.evidence[name].not_kind["string"][1] == f"a.parquet:{row}"
 
 
 def test_missing_floats_are_counted_whether_null_or_nan(tmp_path: Path) -> None:
