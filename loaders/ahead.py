@@ -30,47 +30,62 @@ _TOGETHER_NBYTES: Final = 1 << 21
 """Bytes that are: 8 batches of 64 windows of 1,024 tokens went 1.3 times as fast as one by one, and
 16 left the processor's cache."""
 
-_POOLED_FROM: Final = 1 << 20
-"""Bytes of an array from which fresh memory costs more than copying into it: it is zeroed first."""
+_POOLED_FROM: Final = 1 << 16
+"""Bytes of an array from which fresh memory may be new to the process: it is then zeroed first, and
+where a page costs the kernel 3 microseconds that takes longer than to fill it."""
+
+_POOLED_NBYTES: Final = 1 << 25
+"""Bytes up to which small arrays of one layout are kept, for batches that are made together."""
+
+_LAYOUTS: Final = 8
+"""Shapes and types of which arrays are kept: samples of many lengths would pile up."""
 
 Block = TypeVar("Block")
 Result = TypeVar("Result")
 
 
 class BufferPool:
-    """Large arrays that are used again when nobody else holds them.
+    """Arrays that are used again when nobody else holds them; not the smallest.
 
     A fresh array of a batch's size is memory that the kernel clears page by page while it is
     filled: measured at 0.3 to 0.8 of the rate of copying into memory that was used before. An
     array is free again when the pool's own reference is the only one left: every tensor and view
     over it holds it, so a batch that is kept is never overwritten.
+
+    Args:
+        limit: Arrays of one layout that are kept, where they are large.
     """
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._arrays: deque[NDArray[Any]] = deque()
+        self._kept: dict[tuple[tuple[int, ...], np.dtype[Any]], deque[NDArray[Any]]] = {}
         self._lock = threading.Lock()
         # How many references a free array has here differs between versions of Python.
-        self._arrays.append(np.empty(1, np.uint8))
-        self._free_count = next(iter(self._counted()))[1]
-        self._arrays.clear()
-
-    def _counted(self) -> Iterator[tuple[NDArray[Any], int]]:
-        for array in self._arrays:
-            yield array, sys.getrefcount(array)
+        self._free_count = next(_counted(deque([np.empty(1, np.uint8)])))[1]
 
     def take(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
         """Return an array of that shape and dtype with arbitrary content."""
-        if np.dtype(dtype).itemsize * math.prod(shape) < _POOLED_FROM:
+        nbytes = dtype.itemsize * math.prod(shape)
+        if nbytes < _POOLED_FROM:
             return np.empty(shape, dtype)
+        layout = shape, dtype
         with self._lock:
-            for array, count in self._counted():
-                if count == self._free_count and (array.shape, array.dtype) == (shape, dtype):
+            arrays = self._kept.pop(layout, None) or deque()
+            self._kept[layout] = arrays  # the last is the one that was used last
+            for array, count in _counted(arrays):
+                if count == self._free_count:
                     return array
-            if len(self._arrays) == self._limit:
-                self._arrays.popleft()
-            self._arrays.append(np.empty(shape, dtype))
-            return self._arrays[-1]
+            if len(arrays) >= max(self._limit, min(_POOLED_NBYTES // nbytes, 8 * self._limit)):
+                arrays.popleft()
+            arrays.append(np.empty(shape, dtype))
+            if len(self._kept) > _LAYOUTS:
+                del self._kept[next(iter(self._kept))]
+            return arrays[-1]
+
+
+def _counted(arrays: deque[NDArray[Any]]) -> Iterator[tuple[NDArray[Any], int]]:
+    for array in arrays:
+        yield array, sys.getrefcount(array)
 
 
 def run_ahead(

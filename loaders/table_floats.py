@@ -6,25 +6,17 @@ each of the threads that gather (see `token_views.widen`). Both give the same bi
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from loaders.table_host import Numbers, Run, SmallCodes, Work, fits_int32
 from loaders.table_numbers import Step
+from loaders.views import Take, fresh
 
-_ROWS: Final = 64
-"""Rows whose constants stand side by side: with those of one alone the loops of NumPy are as short
-as a row, and an addition takes three times as long."""
-
-
-_ON_HOST: Final[dict[str, Callable[..., Any]]] = {
-    "add": np.add,
-    "multiply": np.multiply,
-    "divide": np.divide,
-}
 _ON_DEVICE: Final[dict[str, Callable[[Tensor, Tensor], Tensor]]] = {
     "add": Tensor.add_,
     "multiply": Tensor.mul_,
@@ -32,30 +24,15 @@ _ON_DEVICE: Final[dict[str, Callable[[Tensor, Tensor], Tensor]]] = {
 }
 
 
-class Stored(Protocol):
+class Stored(Run, Protocol):
     """Columns of one dtype, as `table_views.Group` is."""
-
-    @property
-    def dtype(self) -> str:
-        """As stored."""
-
-    @property
-    def width(self) -> int:
-        """How many there are."""
 
     @property
     def steps(self) -> tuple[Step, ...] | None:
         """From stored numbers to float32."""
 
-    @property
-    def nullable(self) -> bool:
-        """Code 0 is a missing number; if not, whole sums have no sign."""
-
-    def stored(self, rows: NDArray[np.uint8]) -> NDArray[Any]:
-        """Return [B, width] of the dtype out of [B, itemsize] bytes."""
-
     def stored_on_device(self, rows: Tensor) -> Tensor:
-        """Return the same on the device of the bytes."""
+        """Return [B, width] of the dtype out of [B, itemsize] bytes, on their device."""
 
 
 class Floats:
@@ -87,7 +64,6 @@ class Floats:
                 lost[columns] = np.nan
         narrow = all(_is_narrow(group) for group in groups)
         self._dtype = np.dtype(np.float32 if narrow else np.float64)
-        self._has_floats = bool(np.isnan(lost).any())
         self._lost = lost.astype(self._dtype)
         self._operations = [
             (operation, table[name].astype(self._dtype))
@@ -99,7 +75,7 @@ class Floats:
             )
             if (table[name] != constants[name]).any()
         ]
-        self._tiled = [np.tile(c, _ROWS) for c in (self._lost, *(c for _, c in self._operations))]
+        self._on_host = [*self._host_work(lost)]
         self._on_device: dict[torch.device, list[Tensor]] = {}
 
     def _places(self) -> Iterator[tuple[Stored, slice]]:
@@ -108,35 +84,38 @@ class Floats:
             yield group, slice(start, start + group.width)
             start += group.width
 
-    def on_host(self, rows: NDArray[np.uint8]) -> NDArray[np.float32]:
-        """Return [B, columns] float32 of [B, itemsize] bytes."""
-        whole = -(-len(rows) // _ROWS) * _ROWS
-        values = np.empty((whole, self._width), self._dtype)
-        values[len(rows) :] = 0
-        mine = values[: len(rows)]
-        for group, columns in self._places():
-            mine[:, columns] = group.stored(rows)
-        flat = values.reshape(-1, _ROWS * self._width)
-        lost, *constants = self._tiled
-        known = flat != lost
-        if self._has_floats:
-            known &= flat == flat  # NaN is not
+    def _host_work(
+        self, lost: NDArray[np.float64]
+    ) -> Iterator[tuple[SmallCodes | Numbers, list[slice]]]:
+        """Yield what makes columns on the host, and which: codes of few bits, and all others."""
+        work = Work(tuple(self._operations), self._dtype, self._zero)
+        parts: dict[bool, list[tuple[int, Stored, slice]]] = {}
         for number, (group, columns) in enumerate(self._places()):
-            if number in self._whole:  # integers that float64 rounds
-                sums = group.stored(rows) + self._whole[number]
-                mine[:, columns] = sums if group.nullable else sums.view(np.uint64)
-        # Infinities, and float64 beyond float32, are what they are: no warning.
-        with np.errstate(over="ignore", invalid="ignore"):
-            for (operation, _), constant in zip(self._operations, constants, strict=True):
-                _ON_HOST[operation](flat, constant, out=flat)
-            shown = flat.astype(np.float32, copy=False)
-        # By bits: a branch for each value took four times as long where some are missing.
-        bits, mask = shown.view(np.int32), known.view(np.int8).astype(np.int32)
-        if self._zero:
-            bits &= np.negative(mask, out=mask)  # keep all, or none
-        else:
-            bits |= np.subtract(mask, 1, out=mask)  # all ones is NaN
-        return shown.reshape(whole, self._width)[: len(rows)]
+            small = fits_int32(group) and group.nullable and number not in self._whole
+            parts.setdefault(small, []).append((number, group, columns))
+        for small, members in parts.items():
+            groups = [group for _, group, _ in members]
+            chosen = [c for _, _, s in members for c in range(s.start, s.stop)]
+            if small:
+                yield SmallCodes(groups, work.of(chosen)), [s for _, _, s in members]
+                continue
+            numbers = [number for number, _, _ in members]
+            whole = {n: self._whole[m] for n, m in enumerate(numbers) if m in self._whole}
+            made = Numbers(groups, work.of(chosen), lost[chosen], whole)
+            yield made, [s for _, _, s in members]
+
+    def on_host(self, rows: NDArray[np.uint8], take: Take = fresh) -> NDArray[np.float32]:
+        """Return [B, columns] float32 of [B, itemsize] bytes, in memory that `take` gives."""
+        if len(self._on_host) == 1:
+            return self._on_host[0][0](rows, take)
+        shown = take((len(rows), self._width), np.dtype(np.float32))
+        for make, places in self._on_host:
+            found, start = make(rows, take), 0
+            for columns in places:
+                width = columns.stop - columns.start
+                shown[:, columns] = found[:, start : start + width]
+                start += width
+        return shown
 
     def on_device(self, rows: Tensor) -> Tensor:
         """Return the same for bytes on a device, there; each operation is a kernel."""

@@ -5,9 +5,9 @@ Columns of one dtype lie side by side in a record, so a few slices are all that 
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 import torch
@@ -15,9 +15,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from loaders.errors import FormatError, SelectionError
+from loaders.format.records import RecordPart
 from loaders.format.table_schema import ColumnSpec, TableSchema
 from loaders.table_floats import Floats
+from loaders.table_host import Put
 from loaders.table_numbers import Numeric, Step, standard_steps, value_steps
+from loaders.views import Take, fresh
 
 NUMERIC: Final = "numeric"
 CATEGORICAL: Final = "categorical"
@@ -33,6 +36,11 @@ _TORCH: Final = {
 }
 
 
+_NUMPY: Final[dict[str, np.dtype[Any]]] = {"int32": np.dtype(np.int32), "int64": np.dtype(np.int64)}
+
+Codes = Literal["int32", "int64"]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Group:
     """Columns of one dtype that become the same kind of numbers.
@@ -41,7 +49,7 @@ class Group:
         dtype: As stored.
         spans: Where they lie in a record, in bytes; more than one where other columns stand
             between them.
-        steps: From stored numbers to float32; None leaves codes, as int64.
+        steps: From stored numbers to float32; None leaves codes.
         first: What is taken off the codes: 1 where a missing one cannot be.
         missing: What stands for a missing number.
         nullable: Code 0 is a missing number. If not, and integers are added to the codes, the sum
@@ -83,30 +91,35 @@ class Entry:
         groups: Of the same kind of numbers.
         flat: It is [B], not [B, 1].
         floats: Makes numbers of them; None for codes.
+        codes: What codes are widened to.
+        put: Widens them on the host.
     """
 
     name: str
     groups: tuple[Group, ...]
     flat: bool = False
     floats: Floats | None = None
+    codes: Codes = "int64"
+    put: Put = field(init=False)
 
-    def show(self, rows: Tensor) -> Tensor:
-        """Return the entry for [B, itemsize] bytes, on their device."""
+    def __post_init__(self) -> None:
+        """Plan what is the same for all batches."""
+        object.__setattr__(self, "put", Put(self.groups, _NUMPY[self.codes]))
+
+    def show(self, rows: Tensor, take: Take = fresh) -> Tensor:
+        """Return the entry for [B, itemsize] bytes, on their device; `take` is for the host."""
         if rows.device.type == "cpu":
-            shown = torch.from_numpy(self.on_host(rows.numpy()))
-        else:
-            shown = self.on_device(rows)
+            made = self.on_host(rows.numpy(), take)
+            return torch.from_numpy(made.reshape(-1) if self.flat else made)
+        shown = self.on_device(rows)
         return shown[:, 0] if self.flat else shown
 
-    def on_host(self, rows: NDArray[np.uint8]) -> NDArray[Any]:
-        """Return [B, columns] int64 or float32, by NumPy."""
+    def on_host(self, rows: NDArray[np.uint8], take: Take = fresh) -> NDArray[Any]:
+        """Return [B, columns] of codes or float32, by NumPy, in memory that `take` gives."""
         if self.floats is not None:
-            return self.floats.on_host(rows)
-        codes = np.empty((len(rows), sum(group.width for group in self.groups)), np.int64)
-        start = 0
-        for group in self.groups:
-            codes[:, start : start + group.width] = group.stored(rows)
-            start += group.width
+            return self.floats.on_host(rows, take)
+        codes = take((len(rows), self.put.width), _NUMPY[self.codes])
+        self.put(rows, codes)
         if self.groups[0].first:
             codes -= self.groups[0].first
         return codes
@@ -116,7 +129,7 @@ class Entry:
         if self.floats is not None:
             return self.floats.on_device(rows)
         size = (len(rows), sum(group.width for group in self.groups))
-        codes = torch.empty(size, dtype=torch.int64, device=rows.device)
+        codes = torch.empty(size, dtype=_TORCH[self.codes], device=rows.device)
         start = 0
         for group in self.groups:
             codes[:, start : start + group.width] = group.stored_on_device(rows)
@@ -173,13 +186,31 @@ def sort_columns(schema: TableSchema, where: str) -> Columns:
     )
 
 
-def table_entries(schema: TableSchema, columns: Columns, numeric: Numeric) -> tuple[Entry, ...]:
-    """Return the entries of a batch; those without columns are left out."""
-    places = record_places(schema)
+def table_entries(
+    schema: TableSchema,
+    columns: Columns,
+    numeric: Numeric,
+    *,
+    codes: Codes = "int64",
+    record: Sequence[RecordPart] | None = None,
+) -> tuple[Entry, ...]:
+    """Return the entries of a batch; those without columns are left out.
+
+    Args:
+        schema: Of the table.
+        columns: What each is shown as.
+        numeric: How numbers are.
+        codes: How codes of features are.
+        record: The parts of a sample, where they may be stored in another order than the schema's.
+    """
+    places = record_places(schema.record if record is None else record)
     entries = [
         _entry(NUMERIC, _groups(columns.numeric, places, numeric)),
-        _entry(CATEGORICAL, _groups(columns.categorical, places, "values")),
-        *(_entry(spec.name, _groups((spec,), places, "values")) for spec in columns.vectors),
+        _entry(CATEGORICAL, _groups(columns.categorical, places, "values"), codes=codes),
+        *(
+            _entry(spec.name, _groups((spec,), places, "values"), codes=codes)
+            for spec in columns.vectors
+        ),
     ]
     target = columns.target
     if target is not None:
@@ -190,17 +221,19 @@ def table_entries(schema: TableSchema, columns: Columns, numeric: Numeric) -> tu
     return tuple(entry for entry in entries if entry.groups)
 
 
-def _entry(name: str, found: Iterator[Group], *, flat: bool = False) -> Entry:
+def _entry(
+    name: str, found: Iterator[Group], *, flat: bool = False, codes: Codes = "int64"
+) -> Entry:
     groups = tuple(found)
     if not groups or groups[0].steps is None:
-        return Entry(name, groups, flat)
+        return Entry(name, groups, flat, codes=codes)
     return Entry(name, groups, flat, Floats(groups, missing=groups[0].missing))
 
 
-def record_places(schema: TableSchema) -> dict[str, slice]:
+def record_places(record: Sequence[RecordPart]) -> dict[str, slice]:
     """Return where each column lies in a record, in bytes."""
     places, offset = {}, 0
-    for name, dtype, length in schema.record:
+    for name, dtype, length in record:
         nbytes = np.dtype(dtype).itemsize * length
         places[name] = slice(offset, offset + nbytes)
         offset += nbytes
@@ -214,7 +247,7 @@ def _groups(
     for (dtype, nullable, _), found in groupby(specs, key=_form):
         members = list(found)
         spans = tuple(_joined(places[spec.name] for spec in members))
-        if _holds_codes(members[0]):
+        if holds_codes(members[0]):
             yield Group(dtype, spans)
         elif numeric == "standardized":
             steps = standard_steps(members)
@@ -228,7 +261,8 @@ def _form(spec: ColumnSpec) -> tuple[str, bool, bool]:
     return spec.dtype, spec.nullable, spec.nullable or not spec.offset
 
 
-def _holds_codes(spec: ColumnSpec) -> bool:
+def holds_codes(spec: ColumnSpec) -> bool:
+    """Return whether a column is codes of texts, not numbers."""
     return spec.vocabulary is not None or spec.buckets is not None
 
 

@@ -15,13 +15,14 @@ from torch.utils.data import Dataset
 
 from loaders.dataset import Batch
 from loaders.errors import FormatError, SelectionError
+from loaders.format.records import RecordPart as StoredPart
 from loaders.format.table_schema import ColumnSpec
 from loaders.format.table_statistics import ColumnStatistics
 from loaders.record_rows import RecordRows
 from loaders.table_files import read_table, read_vocabulary
 from loaders.table_numbers import Numeric, moments
-from loaders.table_views import TARGET, sort_columns, table_entries
-from loaders.views import checked_indices
+from loaders.table_views import TARGET, Codes, holds_codes, sort_columns, table_entries
+from loaders.views import Take, checked_indices, fresh
 
 RECORD: Final = "record"
 
@@ -32,7 +33,11 @@ _WITHOUT_FLOAT64: Final = frozenset({"mps"})
 
 
 def open_table(
-    path: str | Path, split: str = "train", *, numeric: Numeric = "values"
+    path: str | Path,
+    split: str = "train",
+    *,
+    numeric: Numeric = "values",
+    codes: Codes = "int64",
 ) -> "TableDataset":
     """Open a dataset that `prep table` wrote.
 
@@ -45,15 +50,18 @@ def open_table(
             integers above 2**24 and times lose what float32 cannot hold. "standardized" shows
             (value - mean) / std with the statistics of train, 0 for missing ones; the mean is
             taken off exactly, before anything is rounded.
+        codes: What codes of features are widened to, "int64" or "int32", which embeddings take as
+            well and which is half as much to write; the classes of a target stay int64.
 
     Raises:
         IncompleteError: There is no finished dataset in the folder.
-        SelectionError: The dataset is none of a table, or has not this split.
+        SelectionError: The dataset is none of a table, or has not this split, or codes beyond
+            int32 where these are asked for.
         FormatError: Manifest or schema is damaged.
         VersionError: A newer format wrote it.
     """
     # Absolute: shards are opened later, perhaps from another working directory.
-    return TableDataset(Path(path).absolute(), split, numeric)
+    return TableDataset(Path(path).absolute(), split, numeric, codes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +86,11 @@ class TableDataset(Dataset[dict[str, Any]]):
     - "numeric": float32 [Cn] or [B, Cn], the columns `numeric_names`. Booleans are 0 and 1, dates
       days and datetimes microseconds (UTC) since 1970; NaN is missing. See `open_table` for what
       float32 can hold, and for "standardized".
-    - "categorical": int64 [Cc] or [B, Cc], the columns `categorical_names` as codes for embeddings:
-      0 is missing, 1 unknown, or 1 on buckets where values are hashed.
+    - "categorical": int64 or int32 [Cc] or [B, Cc], the columns `categorical_names` as codes for
+      embeddings: 0 is missing, 1 unknown, or 1 on buckets where values are hashed.
     - "target": the class, an int or int64 [B], or a number, float32 [] or [B], never standardized.
-    - each vector column under its own name: float32 [length] or [B, length], or int64 codes.
+    - each vector column under its own name: float32 [length] or [B, length], or codes as in
+      "categorical".
 
     Records travel to a device as the bytes they are stored as, and become columns there. All that
     it returns is private memory. Pickles as its path and options, so worker processes open their
@@ -91,6 +100,7 @@ class TableDataset(Dataset[dict[str, Any]]):
         path: The dataset's folder.
         split: The split's name.
         numeric: How numbers are shown.
+        codes: What codes of features are widened to.
         manifest: The dataset's description.
         schema: The columns, with their statistics over train.
         views: The arrays of a batch, for `Loader`: one.
@@ -101,22 +111,28 @@ class TableDataset(Dataset[dict[str, Any]]):
         classes: Names of the target's classes; () where it has none.
     """
 
-    def __init__(self, path: Path, split: str, numeric: Numeric = "values") -> None:
-        if numeric not in get_args(Numeric):
-            raise SelectionError(f"numeric={numeric!r}: expected one of {get_args(Numeric)}")
+    def __init__(
+        self, path: Path, split: str, numeric: Numeric = "values", codes: Codes = "int64"
+    ) -> None:
+        for name, value, known in (("numeric", numeric, Numeric), ("codes", codes, Codes)):
+            if value not in get_args(known):
+                raise SelectionError(f"{name}={value!r}: expected one of {get_args(known)}")
         self.path = path
         self.split = split
         self.numeric: Numeric = numeric
+        self.codes: Codes = codes
         self.manifest, self.schema = read_table(path)
         if split not in self.manifest.splits:
             stored = ", ".join(self.manifest.splits)
             raise SelectionError(f"{path}: no split {split!r}; stored are {stored}: give split=...")
-        self._check_field()
+        record = self._checked_record()
         nbytes = self.schema.record_dtype.itemsize
         self.views = (RecordPart(nbytes),)
         self._rows = RecordRows(path, self.manifest, split, RECORD, nbytes)
         columns = sort_columns(self.schema, str(path))
-        self._entries = table_entries(self.schema, columns, numeric)
+        self._check_codes([*columns.categorical, *columns.vectors])
+        self._record = record
+        self._entries = table_entries(self.schema, columns, numeric, codes=codes, record=record)
         self._categorical = columns.categorical
         self.numeric_names = tuple(spec.name for spec in columns.numeric)
         self.categorical_names = tuple(spec.name for spec in columns.categorical)
@@ -124,13 +140,21 @@ class TableDataset(Dataset[dict[str, Any]]):
         self.target_name = None if columns.target is None else columns.target.name
         self.classes = self._read_classes(columns.target)
 
-    def _check_field(self) -> None:
+    def _checked_record(self) -> tuple[StoredPart, ...]:
         fields = {field.name: field for field in self.manifest.splits[self.split].fields}
-        if RECORD not in fields or fields[RECORD].record != self.schema.record:
+        record = fields[RECORD].record if RECORD in fields else None
+        if record is None or sorted(record) != sorted(self.schema.record):
             raise FormatError(
                 f"{self.path}: {self.split} has no field {RECORD!r} of the columns in the schema; "
                 'run "prep check" or prepare it again'
             )
+
+        return record
+
+    def _check_codes(self, specs: Sequence[ColumnSpec]) -> None:
+        wide = [spec.name for spec in specs if spec.dtype == "int64" and holds_codes(spec)]
+        if self.codes == "int32" and wide:
+            raise SelectionError(f'{self.path}: codes of {wide} are int64: leave codes="int32" out')
 
     def _read_classes(self, target: ColumnSpec | None) -> tuple[str, ...]:
         if target is None:
@@ -140,7 +164,7 @@ class TableDataset(Dataset[dict[str, Any]]):
         return read_vocabulary(self.path, self.manifest, target)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _reopen, (self.path, self.split, self.numeric, self.fingerprint)
+        return _reopen, (self.path, self.split, self.numeric, self.codes, self.fingerprint)
 
     def __len__(self) -> int:
         return self.manifest.splits[self.split].count
@@ -188,7 +212,7 @@ class TableDataset(Dataset[dict[str, Any]]):
             How numbers are shown, and of each column what its codes depend on; of each column with
             a vocabulary the checksum of its file.
         """
-        columns: list[Any] = [self.numeric]
+        columns: list[Any] = [self.numeric, self.codes, self._record]
         if self.numeric == "standardized":
             columns += [(name, moments(self.schema.column(name))) for name in self.numeric_names]
         columns += [
@@ -255,16 +279,22 @@ class TableDataset(Dataset[dict[str, Any]]):
         Args:
             rows: "record" -> [B, itemsize] uint8, C-contiguous.
         """
+        return self.show_into(rows, fresh)
+
+    def show_into(self, rows: Mapping[str, Tensor], take: Take) -> Batch:
+        """Do the same; what is made in host memory is made in what `take` gives."""
         records = rows[RECORD]
         device = records.device
         if device.type in _WITHOUT_FLOAT64:
             records = records.cpu()
-        return Batch({e.name: e.show(records).to(device) for e in self._entries})
+        return Batch({e.name: e.show(records, take).to(device) for e in self._entries})
 
 
-def _reopen(path: Path, split: str, numeric: Numeric, fingerprint: str) -> TableDataset:
+def _reopen(
+    path: Path, split: str, numeric: Numeric, codes: Codes, fingerprint: str
+) -> TableDataset:
     """Open the dataset again in another process, and only the very same one."""
-    dataset = TableDataset(path, split, numeric)
+    dataset = TableDataset(path, split, numeric, codes)
     if dataset.fingerprint != fingerprint:
         raise FormatError(f"{path}: the dataset was replaced while it was open; open it again")
     return dataset

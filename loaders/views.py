@@ -11,6 +11,14 @@ from torch import Tensor
 
 from loaders.format.fields import FieldSpec
 
+Take = Callable[[tuple[int, ...], np.dtype[Any]], NDArray[Any]]
+"""Gives an array of a shape and dtype, of arbitrary content."""
+
+
+def fresh(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return memory that nobody had before."""
+    return np.empty(shape, dtype)
+
 
 @dataclass(frozen=True, slots=True)
 class View:
@@ -81,6 +89,15 @@ class Gatherable(Protocol):
 
     def show(self, rows: Mapping[str, Tensor]) -> Mapping[str, Any]:
         """Turn filled arrays, those that travel on any device, into a batch."""
+        ...
+
+
+@runtime_checkable
+class ShowsInto(Protocol):
+    """A dataset that makes its batches out of the filled arrays, in memory which the caller has."""
+
+    def show_into(self, rows: Mapping[str, Tensor], take: Take) -> Mapping[str, Any]:
+        """Turn filled arrays in host memory into a batch; `take` gives the memory for it."""
         ...
 
 

@@ -40,6 +40,7 @@ __all__ = [
 TABLE_SCHEMA: Final = "table/schema.json"
 """Its place in the dataset; an extra of the manifest."""
 
+
 @dataclass(frozen=True, slots=True)
 class TableSchema:
     """All columns of a table, in the order of the source; ignored ones are not among them."""
@@ -52,8 +53,13 @@ class TableSchema:
 
     @property
     def record(self) -> tuple[RecordPart, ...]:
-        """The parts of a sample as they are stored, for `FieldSpec`; the padding is the last."""
-        return pack_record((spec.name, spec.dtype, spec.length) for spec in self.columns)
+        """The parts of a sample as they are stored, for `FieldSpec`; the padding is the last.
+
+        Among those of one dtype, what a batch holds together stands together: a loader then casts
+        one run of each. What is stored in another order is described by its field.
+        """
+        together = sorted(self.columns, key=_entry)
+        return pack_record((spec.name, spec.dtype, spec.length) for spec in together)
 
     @property
     def record_dtype(self) -> np.dtype[Any]:
@@ -112,6 +118,15 @@ class TableSchema:
         )
 
 
+def _entry(spec: ColumnSpec) -> int:
+    """Return a number of what a batch holds a column in: numbers, codes, itself, or the target."""
+    if spec.role == "target":
+        return 3
+    if spec.kind == "vector":
+        return 2
+    return int(spec.kind == "categorical")
+
+
 def read_table_schema(root: Path, manifest: Manifest) -> TableSchema | None:
     """Read the schema of the dataset in `root`; None if it has none, being no table.
 
@@ -137,6 +152,8 @@ def read_table_schema(root: Path, manifest: Manifest) -> TableSchema | None:
         for field in split.fields:
             if field.record is not None:
                 Place(str(path)).expect(
-                    field.record == schema.record, schema.record, "the records of the manifest"
+                    sorted(field.record) == sorted(schema.record),
+                    schema.record,
+                    "the records of the manifest, in any order",
                 )
     return schema
