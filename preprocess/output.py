@@ -1,7 +1,6 @@
 """The output folder: whose it is, whether there is room, and what may be removed from it."""
 
 import contextlib
-import fcntl
 import os
 import shutil
 import uuid
@@ -24,6 +23,7 @@ from loaders.format.files import (
 )
 from loaders.format.spec import Manifest, SplitSpec
 from preprocess.errors import OutputError, output_error
+from preprocess.locks import try_lock
 from preprocess.plan import Plan
 from preprocess.removal import (
     REMOVED,
@@ -202,20 +202,9 @@ def clear_finished(out: Path) -> None:
 
 
 def _lock(work: Path) -> int:
-    """Lock the work folder; the kernel gives the lock back when its owner dies."""
-    path = work / _LOCK
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # The owner before may have finished and removed the file between the two calls.
-        same = path.exists() and path.stat().st_ino == os.fstat(descriptor).st_ino
-    except BlockingIOError:
-        same = False
-    except BaseException:
-        os.close(descriptor)
-        raise
-    if not same:
-        os.close(descriptor)
+    """Lock the work folder."""
+    descriptor = try_lock(work / _LOCK)
+    if descriptor is None:
         raise OutputError(f"{work.parent}: another prep run is writing here; wait for it to end")
     return descriptor
 

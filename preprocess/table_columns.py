@@ -195,6 +195,17 @@ def invalid_rows(columns: Mapping[str, Any]) -> dict[int, str]:
     return found
 
 
+def list_counts(array: Any) -> "NDArray[np.int64]":
+    """Return how many values each list has, [n] int64; none where it is missing."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_null(array.type):
+        return np.zeros(len(array), np.int64)
+    counts = pc.list_value_length(array).cast(pa.int64()).fill_null(0)
+    return np.asarray(counts.to_numpy(zero_copy_only=False))
+
+
 def string_buffers(
     values: Any,
 ) -> "tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]":

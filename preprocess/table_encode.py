@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from loaders.format.table_schema import ColumnSpec, TableSchema
 from preprocess.errors import SourceError
 from preprocess.table_block import Block
+from preprocess.table_columns import list_counts
 from preprocess.table_options import TableOptions
 from preprocess.table_values import (
     DATETIME_PARTS,
@@ -253,16 +254,3 @@ class _Column:
             f"{self.block.key}:{self.block.rows[place]}: column {self.spec.name!r}: "
             f"{str(value)[:80]!r} is {what}"
         )
-
-
-def list_counts(array: "pa.Array") -> NDArray[np.int64]:
-    """Return how many values each list has, [n] int64; none where it is missing."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if pa.types.is_null(array.type):
-        return np.zeros(len(array), np.int64)
-    found: NDArray[np.int64] = (
-        pc.list_value_length(array).cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
-    )
-    return found

@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 
 from loaders.format.table_schema import Loss
 from preprocess.errors import SourceError
+from preprocess.table_columns import list_counts
 from preprocess.table_fit_numbers import fit_floats, fit_whole
-from preprocess.table_fit_rows import Rows, classes_of, list_counts
+from preprocess.table_fit_rows import Rows, classes_of
 from preprocess.table_fitted_column import FittedColumn, code_dtype, make_spec
 from preprocess.table_plan import ColumnPlan, with_name
 from preprocess.table_splits import SKIPPED, SPLIT_NAMES, TRAIN

@@ -1,16 +1,17 @@
 """The rows of a parsed table, column by column: what the fitting of columns reads."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from preprocess.table_block import Block
+from preprocess.table_columns import list_counts
 from preprocess.table_options import TableOptions
 from preprocess.table_plan import ColumnPlan
-from preprocess.table_spill import SpilledBlock, open_block
+from preprocess.table_spill import SpilledBlock, map_block
 from preprocess.table_splits import SKIPPED, SPLIT_NAMES, TRAIN
 from preprocess.table_values import (
     Numbers,
@@ -25,10 +26,6 @@ from preprocess.table_values import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_OPENED: Final = 256
-"""Blocks that stay mapped: their pages are the page cache's, and not this process's own."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rows:
     """All rows, and the split of each.
@@ -38,24 +35,17 @@ class Rows:
         splits: [n] uint8 of each block: codes of `table_splits`.
         options: How numbers are written as text.
         train_count: Rows of train, once the splits are settled.
-        kept: The first blocks by their number among all, mapped for as long as this is there.
     """
 
     blocks: Sequence[SpilledBlock]
     splits: Sequence[NDArray[np.uint8]]
     options: TableOptions
     train_count: int = 0
-    kept: dict[int, Block] = field(default_factory=dict)
 
     def opened(self) -> Iterator[tuple[Block, NDArray[np.uint8]]]:
         """Yield each block, and the split of each of its rows."""
-        for number, (spilled, splits) in enumerate(zip(self.blocks, self.splits, strict=True)):
-            block = self.kept.get(number)
-            if block is None:
-                block = open_block(spilled.path)
-                if number < _OPENED:
-                    self.kept[number] = block
-            yield block, splits
+        for spilled, splits in zip(self.blocks, self.splits, strict=True):
+            yield map_block(spilled), splits
 
     def counts(self) -> tuple[int, ...]:
         """Return the rows of train, validation and test."""
@@ -122,17 +112,6 @@ def column_numbers(array: "pa.Array", plan: ColumnPlan, options: TableOptions) -
         exponent=plan.exponent,
         unsigned=plan.unsigned,
     )
-
-
-def list_counts(array: "pa.Array") -> NDArray[np.int64]:
-    """Return how many values each list has, [n] int64; none where it is missing."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if pa.types.is_null(array.type):
-        return np.zeros(len(array), np.int64)
-    counts = pc.list_value_length(array).cast(pa.int64()).fill_null(0)
-    return np.asarray(counts.to_numpy(zero_copy_only=False))
 
 
 def classes_of(values: "pa.LargeStringArray", plan: ColumnPlan) -> "pa.LargeStringArray":

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from preprocess.errors import output_error
-from preprocess.table_fit_rows import Rows, column_numbers, list_counts, list_texts
+from preprocess.table_columns import list_counts
+from preprocess.table_fit_rows import Rows, column_numbers, list_texts
 from preprocess.table_plan import ColumnPlan
 from preprocess.table_splits import SPLIT_NAMES, TEST, TRAIN, VALIDATION, mixed, text_hashes
 from preprocess.table_values import column_array, texts_of

@@ -5,7 +5,6 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from decimal import Decimal
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -178,19 +177,27 @@ _MAPPED: Final = 256
 """Blocks that stay mapped: their pages are the page cache's, and not this process's own."""
 
 
+_maps: dict[tuple[Path, str], Block] = {}
+"""By path, and by checksum, which tells blocks of other runs apart."""
+
+
 def map_block(block: SpilledBlock) -> Block:
-    """Map a block as `open_block`, or return the map that is there from before."""
-    return _mapped(block.path, block.crc32c)
+    """Map a block as `open_block`, or return the map that is there from before.
+
+    The first blocks stay: of those that were used last, a run over more would find none.
+    """
+    key = block.path, block.crc32c
+    found = _maps.get(key)
+    if found is None:
+        found = open_block(block.path)
+        if len(_maps) < _MAPPED:
+            _maps[key] = found
+    return found
 
 
 def unmap_blocks() -> None:
     """Let go of all maps: a file that is removed takes room until the last of them is gone."""
-    _mapped.cache_clear()
-
-
-@lru_cache(maxsize=_MAPPED)
-def _mapped(path: Path, crc32c: str) -> Block:  # noqa: ARG001 - tells other runs' blocks apart
-    return open_block(path)
+    _maps.clear()
 
 
 def open_block(path: Path) -> Block:

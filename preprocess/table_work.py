@@ -4,7 +4,6 @@ What is in it can be made again from the source: it saves the work of a run that
 is removed with the end of the run. It holds nothing that anybody reads but the run itself.
 """
 
-import fcntl
 import os
 import re
 import shutil
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from preprocess.errors import OutputError, SourceError, output_error
+from preprocess.locks import try_lock
 
 _LOCK: Final = "lock"
 
@@ -105,20 +105,9 @@ def claim_work(folder: Path) -> Work:
 
 
 def _lock(folder: Path) -> int:
-    """Lock the folder; the kernel gives the lock back when its owner dies."""
-    path = folder / _LOCK
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # The owner before may have finished and removed the file between the two calls.
-        same = path.exists() and path.stat().st_ino == os.fstat(descriptor).st_ino
-    except BlockingIOError:
-        same = False
-    except BaseException:
-        os.close(descriptor)
-        raise
-    if not same:
-        os.close(descriptor)
+    """Lock the folder."""
+    descriptor = try_lock(folder / _LOCK)
+    if descriptor is None:
         raise OutputError(f"{folder}: another prep run is at work here; wait for it to end")
     return descriptor
 
