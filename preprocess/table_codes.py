@@ -16,6 +16,7 @@ from loaders.format.table_schema import ColumnSpec, TableSchema
 from preprocess.errors import output_error
 from preprocess.table_encode import NO_CLASS, UNKNOWN, different_texts_in, is_coded
 from preprocess.table_spill import SpilledBlock, map_block
+from preprocess.table_text_codes import CodesFile, codes_path
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,25 +28,22 @@ Look = Callable[["pa.LargeStringArray"], NDArray[np.int32]]
 """Texts -> their codes."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class BlockCodes:
     """Where the codes of the texts of every block are.
 
     Attributes:
-        paths: Column -> file of int32: block by block, the code of each text, then of a missing
-            one.
-        starts: Column -> [blocks + 1] where each block's codes begin in it.
+        files: By column.
     """
 
-    paths: Mapping[str, Path]
-    starts: Mapping[str, NDArray[np.int64]]
+    files: Mapping[str, CodesFile]
 
     def of_block(self, number: int) -> dict[str, NDArray[np.int32]]:
         """Return the codes of a block's texts, by column; `number` is its place among all."""
         found = {}
-        for name, path in self.paths.items():
-            first, end = self.starts[name][number : number + 2].tolist()
-            found[name] = np.fromfile(path, "<i4", count=end - first, offset=4 * first)
+        for name, file in self.files.items():
+            first, end = file.starts[number : number + 2].tolist()
+            found[name] = np.fromfile(file.path, "<i4", count=end - first, offset=4 * first)
         return found
 
 
@@ -55,6 +53,7 @@ def find_codes(
     vocabularies: Mapping[str, bytes],
     folder: Path,
     workers: int,
+    known: Mapping[str, CodesFile] | None = None,
 ) -> BlockCodes:
     """Look the texts of all blocks up, a column to a thread, and write their codes to files.
 
@@ -64,32 +63,35 @@ def find_codes(
         vocabularies: Path of a vocabulary -> its file.
         folder: Where the files go.
         workers: Threads.
+        known: Column -> its codes, of those that need no look.
 
     Raises:
         OutputError: The folder cannot take them.
     """
-    coded = [(place, spec) for place, spec in enumerate(schema.columns) if is_coded(spec)]
+    files = dict(known or {})
+    coded = [
+        (place, spec)
+        for place, spec in enumerate(schema.columns)
+        if is_coded(spec) and spec.name not in files
+    ]
 
-    def find(place: int, spec: ColumnSpec) -> tuple[Path, NDArray[np.int64]]:
-        path = folder / f"{place:04d}.codes"
+    def find(place: int, spec: ColumnSpec) -> CodesFile:
+        path = codes_path(folder, place)
         look = looker(spec, vocabularies)
         starts = [0]
         with path.open("wb", buffering=0) as file:
             for codes in _codes(blocks, spec, look):
                 write_all(file.fileno(), codes.astype("<i4").data)
                 starts.append(starts[-1] + len(codes))
-        return path, np.array(starts)
+        return CodesFile(path, np.array(starts))
 
     try:
         with ThreadPoolExecutor(workers, thread_name_prefix="prep-codes") as pool:
-            found = list(pool.map(lambda each: find(*each), coded))
+            for (_, spec), found in zip(coded, pool.map(lambda c: find(*c), coded), strict=True):
+                files[spec.name] = found
     except OSError as error:
         raise output_error(folder, error) from error
-    names = [spec.name for _, spec in coded]
-    return BlockCodes(
-        paths=dict(zip(names, (path for path, _ in found), strict=True)),
-        starts=dict(zip(names, (starts for _, starts in found), strict=True)),
-    )
+    return BlockCodes(files)
 
 
 def looker(spec: ColumnSpec, vocabularies: Mapping[str, bytes]) -> Look:
@@ -109,7 +111,6 @@ def looker(spec: ColumnSpec, vocabularies: Mapping[str, bytes]) -> Look:
 
     values = pa.array(json.loads(vocabularies[spec.vocabulary])["values"], pa.large_string())
     first, absent = (0, NO_CLASS) if spec.role == "target" else (2, UNKNOWN)
-
     # Truth values are one class each, however they are written.
     folded = spec.role == "target" and set(values[:3].to_pylist()) <= {"false", "true"}
 

@@ -79,6 +79,8 @@ def text_evidence(
 def _first_row(column: Any, index: int) -> int:
     import pyarrow.compute as pc
 
+    if index == 0 and not column.null_count:
+        return 0  # values are in the order in which they appear first
     return int(pc.index(column.indices, index).as_py())
 
 
@@ -173,9 +175,9 @@ def _others(column: Any, kinds: frozenset[str], place: Place) -> dict[str, tuple
     """Name the first value as one that is of no other kind than the column's."""
     import pyarrow.compute as pc
 
-    row = pc.index(column.is_valid(), value=True).as_py() if column.null_count else 0
     if not len(column) or kinds == NULL:
         return {}
+    row = 0 if column[0].is_valid else pc.index(column.is_valid(), value=True).as_py()
     if row < 0:
         strange = any(kind.startswith("other:") for kind in kinds)
         return {"string": (str(column.type)[:_SHOWN], place(0))} if strange else {}

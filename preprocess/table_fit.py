@@ -2,14 +2,15 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from loaders.format.table_schema import TableSchema
-from preprocess.errors import SourceError
+from preprocess.errors import SourceError, output_error
 from preprocess.table_block import Evidence
 from preprocess.table_fit_columns import counted_texts, fit_column
 from preprocess.table_fit_rows import Rows, classes_of
@@ -32,6 +33,7 @@ from preprocess.table_splits import (
     text_hashes,
 )
 from preprocess.table_target import settle_target
+from preprocess.table_text_codes import CodesFile
 from preprocess.table_values import column_array, texts_of
 
 _NAMED: Final = 50
@@ -56,6 +58,7 @@ class Fitted:
         unknown: Column -> values that its vocabulary does not have, in train, validation and test.
         sources: Column of the schema -> column of the input, and the part of its times.
         notes: What the user should know.
+        codes: Column -> the codes of its texts, of columns where they are known already.
     """
 
     schema: TableSchema
@@ -67,10 +70,15 @@ class Fitted:
     unknown: Mapping[str, tuple[int, ...]]
     sources: Mapping[str, tuple[str, str | None]]
     notes: tuple[str, ...]
+    codes: Mapping[str, CodesFile] = field(default_factory=dict)
 
 
 def fit(
-    spilled: Spilled, plans: Sequence[ColumnPlan], options: TableOptions, workers: int
+    spilled: Spilled,
+    plans: Sequence[ColumnPlan],
+    options: TableOptions,
+    workers: int,
+    folder: Path | None = None,
 ) -> Fitted:
     """Split the rows, and fit all columns: types to all rows, all else to train.
 
@@ -79,12 +87,14 @@ def fit(
         plans: What its columns become, as `decide` says.
         options: What the user asks.
         workers: Threads, a column to each; the result does not depend on it.
+        folder: Where the codes of texts go, which are found on the way; None for no codes.
 
     Raises:
+        OutputError: The folder cannot take the codes.
         SourceError: Rows or columns cannot be what they should be; places are named.
     """
     own = [np.full(b.count, SPLIT_NAMES.index(b.split), np.uint8) for b in spilled.blocks]
-    rows = Rows(blocks=spilled.blocks, splits=own, options=options)
+    rows = Rows(blocks=spilled.blocks, splits=own, options=options, folder=folder)
     plans = [settle_target(p, rows) if p.role == "target" else p for p in plans]
     target = next((plan for plan in plans if plan.role == "target"), None)
     notes = [note for plan in plans for note in plan.notes]
@@ -98,8 +108,7 @@ def fit(
     rows = replace(rows, train_count=counts[TRAIN])
     stored = [plan for plan in plans if plan.kind not in NOT_STORED]
     with ThreadPoolExecutor(workers, thread_name_prefix="prep-fit") as pool:
-        places = range(len(stored))
-        fitted = list(pool.map(lambda place: fit_column(stored[place], rows, place), places))
+        fitted = _fit_columns(stored, rows, pool)
         leaks = list(leak_notes(stored, rows, pool, workers))
     notes += [note for column in fitted for note in column.notes]
     notes += _unknown_notes(stored, fitted)
@@ -127,7 +136,19 @@ def fit(
         unknown={column.spec.name: column.unknown for column in fitted if column.unknown},
         sources={plan.name: (plan.source, plan.part) for plan in stored},
         notes=tuple(notes),
+        codes={column.spec.name: column.codes for column in fitted if column.codes is not None},
     )
+
+
+def _fit_columns(
+    plans: Sequence[ColumnPlan], rows: Rows, pool: ThreadPoolExecutor
+) -> list[FittedColumn]:
+    try:
+        return list(
+            pool.map(lambda place: fit_column(plans[place], rows, place), range(len(plans)))
+        )
+    except OSError as error:
+        raise output_error(rows.blocks[0].path.parent, error) from error
 
 
 def _unknown_notes(plans: Sequence[ColumnPlan], fitted: Sequence[FittedColumn]) -> Iterator[str]:

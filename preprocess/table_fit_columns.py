@@ -1,8 +1,9 @@
 """One column, fitted: its codes by a vocabulary of train, or its numbers."""
 
+import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import IO, TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,8 @@ from preprocess.table_fit_rows import Rows, classes_of
 from preprocess.table_fitted_column import FittedColumn, code_dtype, make_spec
 from preprocess.table_plan import ColumnPlan, with_name
 from preprocess.table_splits import SKIPPED, SPLIT_NAMES, TRAIN
-from preprocess.table_values import Texts
+from preprocess.table_text_codes import FIRST, MISSING, UNKNOWN, is_coded_text, write_codes
+from preprocess.table_values import Texts, texts_of
 from preprocess.table_vocabulary import (
     TextTally,
     are_numbers,
@@ -55,7 +57,7 @@ def fit_column(plan: ColumnPlan, rows: Rows, place: int) -> FittedColumn:
     if plan.buckets is not None:
         return _fit_hashed(plan, rows, plan.buckets)
     if plan.kind == "categorical" or plan.values == "texts":
-        return _fit_codes(plan, rows, f"table/vocabulary/{place:04d}.json")
+        return _fit_codes(plan, rows, place)
     if plan.kind == "float" or plan.values == "floats":
         return fit_floats(plan, rows)
     return fit_whole(plan, rows)
@@ -114,12 +116,35 @@ def _fit_hashed(plan: ColumnPlan, rows: Rows, buckets: int) -> FittedColumn:
 
 def counted_texts(plan: ColumnPlan, rows: Rows) -> "tuple[pa.LargeStringArray, NDArray[np.int64]]":
     """Return the different texts of a column, and [k, 3] how often each is in which split."""
-    found = TextTally(len(SPLIT_NAMES))
-    for texts, splits in rows.texts(plan):
-        found.add(classes_of(texts.values, plan), _counts(texts, splits))
-    values, together = found.found()
-    used = together.any(axis=1)  # texts of rows without a target are none
-    return (values, together) if used.all() else (values.filter(used), together[used])
+    values, counts = _tallied(plan, rows).found()
+    used = counts.any(axis=1)  # texts of rows without a target are none
+    return (values, counts) if used.all() else (values.filter(used), counts[used])
+
+
+def _tallied(plan: ColumnPlan, rows: Rows, numbers: IO[bytes] | None = None) -> TextTally:
+    """Count the texts of a column, block by block."""
+    found = TextTally(len(SPLIT_NAMES), numbers)
+    if plan.kind == "vector":
+        for texts, splits in rows.texts(plan):
+            found.add(texts.values, _counts(texts, splits))
+        return found
+    for array, splits in rows.arrays(plan.source):
+        if not is_coded_text(array) or not len(splits) or (splits != splits[0]).any():
+            texts = texts_of(array)
+            values, counts = texts.values, _counts(texts, splits)
+        else:
+            values, counts = array.dictionary, _counts_of_split(array, int(splits[0]))
+        found.add(classes_of(values, plan), counts)
+    return found
+
+
+def _counts_of_split(array: "pa.DictionaryArray", split: int) -> NDArray[np.int64]:
+    """Return how often each text is in which split, [k, 3] int64, where all rows are of one."""
+    counts = np.zeros((len(SPLIT_NAMES), len(array.dictionary)), np.int64)
+    if split != SKIPPED:
+        indices = array.indices.drop_null() if array.null_count else array.indices
+        counts[split] = np.bincount(indices.to_numpy(), minlength=counts.shape[1])
+    return counts.T
 
 
 def _counts(texts: Texts, splits: NDArray[np.uint8]) -> NDArray[np.int64]:
@@ -136,16 +161,40 @@ def _counts(texts: Texts, splits: NDArray[np.uint8]) -> NDArray[np.int64]:
     return counts[:, :-1].T
 
 
-def _fit_codes(plan: ColumnPlan, rows: Rows, path: str) -> FittedColumn:
+def _fit_codes(plan: ColumnPlan, rows: Rows, place: int) -> FittedColumn:
     """Make a vocabulary: of a feature from train alone; the classes of a target are all."""
     import pyarrow as pa
 
-    values, counts = counted_texts(plan, rows)
+    path = f"table/vocabulary/{place:04d}.json"
+    if rows.folder is None or plan.role == "target":
+        return _coded(plan, rows, path, *counted_texts(plan, rows))[0]
+    # Nameless, and gone with the process.
+    with tempfile.TemporaryFile(dir=rows.folder) as numbers:
+        tally = _tallied(plan, rows, numbers)
+        values, counts = tally.found()
+        used = np.flatnonzero(counts.any(axis=1))
+        fitted, order = _coded(plan, rows, path, values.take(pa.array(used)), counts[used])
+        codes = np.full(len(values) + 1, UNKNOWN, np.int32)
+        codes[-1] = MISSING
+        codes[used[order]] = FIRST + np.arange(len(order), dtype=np.int32)
+        return replace(fitted, codes=write_codes(numbers, codes, rows.folder, place))
+
+
+def _coded(
+    plan: ColumnPlan,
+    rows: Rows,
+    path: str,
+    values: "pa.LargeStringArray",
+    counts: NDArray[np.int64],
+) -> tuple[FittedColumn, NDArray[np.int64]]:
+    """Return a column of these texts, and which of them have codes, in the order of the codes."""
+    import pyarrow as pa
+
     train = counts[:, TRAIN]
     if plan.role == "target":
         order, first = by_value(values, rows.options), 0
     else:
-        order, first = by_count(values, train, plan.min_count), 2
+        order, first = by_count(values, train, plan.min_count), FIRST
     left = np.ones(len(values), np.bool_)
     left[order] = False
     unknown = tuple(counts[left].sum(axis=0).tolist())
@@ -154,13 +203,14 @@ def _fit_codes(plan: ColumnPlan, rows: Rows, path: str) -> FittedColumn:
     if unknown[TRAIN]:
         what = f"values that occur less than {plan.min_count} times have the code of unknown ones"
         losses = (Loss(what=what, values=unknown[TRAIN], worst=0.0),)
-    return FittedColumn(
+    fitted = FittedColumn(
         spec=make_spec(plan, dtype, losses, vocabulary=path, values=len(order)),
         vocabulary=vocabulary_bytes(values.take(pa.array(order)), train[order]),
         unknown=unknown,
         constant=np.count_nonzero(train) == 1,
         notes=tuple(_code_notes(plan, rows, values, counts)),
     )
+    return fitted, order
 
 
 def _code_notes(

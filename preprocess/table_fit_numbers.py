@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 
 from loaders.format.table_schema import ColumnSpec, Loss
 from preprocess.errors import SourceError
+from preprocess.table_counts import count_numbers, present_numbers
 from preprocess.table_fit_rows import Rows, column_numbers
 from preprocess.table_fitted_column import CODE_DTYPES, FittedColumn, make_spec, narrowest
 from preprocess.table_plan import ColumnPlan, with_range
-from preprocess.table_quantiles import HELD, Part, quantiles
-from preprocess.table_splits import SKIPPED
+from preprocess.table_quantiles import HELD, Part, quantiles, quantiles_of_counted
+from preprocess.table_splits import SKIPPED, TRAIN
 from preprocess.table_statistics import Tally, column_statistics, tally
 from preprocess.table_text import plain_numbers
 from preprocess.table_values import texts_of
@@ -173,6 +174,8 @@ def _with_statistics(spec: ColumnSpec, plan: ColumnPlan, rows: Rows) -> FittedCo
     """Add statistics over train to a column of one number in each row."""
     if plan.kind == "vector":
         return FittedColumn(spec=spec)
+    if (counted := _counted(spec, plan, rows)) is not None:
+        return counted
     found, missing, infinite = Tally(), 0, 0
     held: list[Part] | None = [] if rows.train_count <= HELD else None
     for numbers in rows.train(plan):
@@ -203,6 +206,40 @@ def _with_statistics(spec: ColumnSpec, plan: ColumnPlan, rows: Rows) -> FittedCo
         spec=replace(spec, statistics=statistics),
         constant=found.count > 0 and found.minimum == found.maximum,
         notes=notes,
+    )
+
+
+def _counted(spec: ColumnSpec, plan: ColumnPlan, rows: Rows) -> FittedColumn | None:
+    """Do the same for whole numbers, by how often each occurs; None if that is not the way."""
+    import pyarrow as pa
+
+    if plan.kind != "integer" or plan.part is not None or plan.low is None:
+        return None
+    missing = 0
+
+    def parts() -> Iterator[NDArray[Any] | None]:
+        nonlocal missing
+        for array, splits in rows.arrays(plan.source):
+            train = splits == TRAIN
+            mine = array if train.all() else array.filter(pa.array(train))
+            missing += mine.null_count
+            yield present_numbers(mine)
+
+    found = count_numbers(parts(), plan.low)
+    if found is None:
+        return None
+    sums = tally(*found)
+    statistics = column_statistics(
+        sums,
+        quantiles_of_counted(*found, plan.exponent),
+        missing=missing,
+        infinite=0,
+        exponent=plan.exponent,
+    )
+    return FittedColumn(
+        spec=replace(spec, statistics=statistics),
+        constant=len(found[0]) == 1,
+        notes=tuple(_notes(plan, sums, 0)),
     )
 
 

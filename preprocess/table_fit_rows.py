@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from preprocess.table_values import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rows:
     """All rows, and the split of each.
@@ -35,12 +37,14 @@ class Rows:
         splits: [n] uint8 of each block: codes of `table_splits`.
         options: How numbers are written as text.
         train_count: Rows of train, once the splits are settled.
+        folder: Where the codes of texts go; None if they are not asked for.
     """
 
     blocks: Sequence[SpilledBlock]
     splits: Sequence[NDArray[np.uint8]]
     options: TableOptions
     train_count: int = 0
+    folder: Path | None = None
 
     def opened(self) -> Iterator[tuple[Block, NDArray[np.uint8]]]:
         """Yield each block, and the split of each of its rows."""

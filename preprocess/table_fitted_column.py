@@ -8,6 +8,7 @@ import numpy as np
 from loaders.format.table_schema import ColumnDtype, ColumnSpec, Loss
 from preprocess.errors import SourceError
 from preprocess.table_plan import ColumnPlan
+from preprocess.table_text_codes import CodesFile
 
 CODE_DTYPES: Final[tuple[ColumnDtype, ...]] = ("uint8", "uint16", "int32", "int64")
 
@@ -22,6 +23,7 @@ class FittedColumn:
         unknown: Values that the vocabulary does not have, in train, validation and test.
         constant: Train has one value alone.
         notes: What the user should know.
+        codes: The codes of all texts, where they are known already.
     """
 
     spec: ColumnSpec
@@ -29,6 +31,7 @@ class FittedColumn:
     unknown: tuple[int, ...] = ()
     constant: bool = False
     notes: tuple[str, ...] = ()
+    codes: CodesFile | None = None
 
 
 def make_spec(

@@ -141,11 +141,12 @@ def lay_out(
         _refuse_empty(outline, listing.skipped, listed=not work.is_temporary)
     if like is None:
         plans = decide(spilled.evidence, spilled.columns, request.options, request.wishes)
-        fitted = fit(spilled, plans, request.options, workers)
+        fitted = fit(spilled, plans, request.options, workers, work.folder)
     else:
         fitted = fit_like(spilled, like, request.options)
     schema = fitted.schema
-    codes = find_codes(spilled.blocks, schema, fitted.vocabularies, work.folder, workers)
+    known = fitted.codes
+    codes = find_codes(spilled.blocks, schema, fitted.vocabularies, work.folder, workers, known)
     rows = {
         name: BlockRows(
             encoder=Encoder(schema=schema, options=request.options),

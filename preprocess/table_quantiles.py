@@ -1,6 +1,6 @@
 """Exact quantiles of more values than memory holds: histograms, refined pass by pass."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final
@@ -78,14 +78,35 @@ def quantiles(stream: Stream, count: int, exponent: int = 0) -> tuple[float, ...
         Definition 7 of Hyndman and Fan, "Sample quantiles in statistical packages", 1996, which is
         numpy.quantile's own.
     """
-    if not count:
-        return ()
-    places = [Fraction(str(share)) * (count - 1) for share in QUANTILES]
-    ranks = {int(place) for place in places}
-    ranks |= {min(rank + 1, count - 1) for rank in ranks}
-    found = order_statistics(stream, sorted(ranks))
+    ranks = _ranks(count)
+    return _interpolated(order_statistics(stream, ranks), count, exponent) if count else ()
+
+
+def quantiles_of_counted(
+    values: NDArray[Any], counts: NDArray[np.int64], exponent: int = 0
+) -> tuple[float, ...]:
+    """Return the same of [k] values in rising order, and [k] int64 how often each occurs."""
+    ends = np.cumsum(counts)
+    count = int(ends[-1]) if len(ends) else 0
+    ranks = _ranks(count)
+    found = values[np.searchsorted(ends, ranks, side="right")].tolist() if count else []
+    return _interpolated(dict(zip(ranks, found, strict=True)), count, exponent) if count else ()
+
+
+def _places(count: int) -> list[Fraction]:
+    return [Fraction(str(share)) * (count - 1) for share in QUANTILES]
+
+
+def _ranks(count: int) -> list[int]:
+    """Return which ranks the quantiles of so many values are made of, rising."""
+    ranks = {int(place) for place in _places(count)}
+    return sorted(ranks | {min(rank + 1, count - 1) for rank in ranks})
+
+
+def _interpolated(found: Mapping[int, float], count: int, exponent: int) -> tuple[float, ...]:
+    """Return the quantiles: between two neighbours in order, each rounded once."""
     exact = []
-    for place in places:
+    for place in _places(count):
         rank = int(place)
         low, high = found[rank], found[min(rank + 1, count - 1)]
         exact.append(Fraction(low) + (place - rank) * (Fraction(high) - Fraction(low)))

@@ -53,6 +53,11 @@ def first_not(values: Any, kind: str, options: TableOptions) -> int | None:
     import pyarrow.compute as pc
 
     pattern = _WRITTEN[kind]
+    plain = options.decimal == "." and options.thousands is None
+    if len(values) and (plain or kind not in {"integer", "float"}):
+        first = values[0].as_py()  # what is no word is known by the first one mostly
+        if _compiled(pattern).fullmatch(first) is None:
+            return 0
     if kind in {"integer", "float"}:
         head = plain_numbers(values[:_HEAD], options).to_pylist()
     else:

@@ -1,10 +1,12 @@
 """Columns that have a type -> one of the types that blocks hold."""
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from preprocess.errors import SampleError
 from preprocess.table_block import NULL
 from preprocess.table_columns import is_readable, is_text
+from preprocess.table_plan import with_name
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,7 +34,8 @@ def as_held(column: Any, name: str, key: str) -> Any:
     try:
         column.validate(full=True)
     except pa.ArrowException as error:
-        raise SampleError(key, f"damaged Arrow data in column {name!r}: {error}") from error
+        said = f"damaged Arrow data in column {name!r}: {error}; {with_name('--ignore', name)}"
+        raise SampleError(key, said) from error
     if pa.types.is_dictionary(kind):
         return as_held(column.dictionary_decode(), name, key)
     if pa.types.is_run_end_encoded(kind):
@@ -60,6 +63,7 @@ def _held(kind: "pa.DataType") -> "pa.DataType":
     return kind
 
 
+@lru_cache(maxsize=1024)
 def kinds_of(kind: "pa.DataType") -> frozenset[str]:
     """Return what values of a type are."""
     import pyarrow as pa

@@ -1,6 +1,6 @@
 """The different texts of a column and how often they occur: the same for any cut into blocks."""
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,18 +16,24 @@ if TYPE_CHECKING:
 _TOGETHER: Final = 1 << 18
 """Texts that are added before they are merged, at least: each merge looks at all of them."""
 
+_NO_TEXT: Final = -1
+
 
 class TextTally:
     """Counts texts, in several columns of counts; what is held grows with different texts alone.
 
     Args:
         columns: Counts of each text, such as one for each split.
+        numbers: Takes the numbers of all texts that are added, int32: their places in what `found`
+            returns, and -1 behind those of each call.
     """
 
-    def __init__(self, columns: int) -> None:
+    def __init__(self, columns: int, numbers: IO[bytes] | None = None) -> None:
         self._values: list[pa.LargeStringArray] = []
         self._counts: list[NDArray[np.int64]] = []
         self._columns = columns
+        self._numbers = numbers
+        self._old = 0  # arrays of them that were merged before: one, or none yet
         self._merged = 0
         self._waiting = 0
 
@@ -47,17 +53,29 @@ class TextTally:
     def _merge(self) -> None:
         import pyarrow as pa
 
-        if len(self._values) == 1 and self._waiting == 0:
+        if not self._values:
+            self._values = [pa.array([], pa.large_string())]
+            self._counts = [np.empty((0, self._columns), np.int64)]
+            self._old = 1
             return
-        texts = pa.concat_arrays([pa.array([], pa.large_string()), *self._values])
-        encoded = texts.dictionary_encode()
+        if len(self._values) == self._old:
+            return
+        sizes = [len(values) for values in self._values]
+        # Those that were merged before come first, and keep their numbers.
+        encoded = pa.concat_arrays(self._values).dictionary_encode()
         index = encoded.indices.to_numpy()
         size = len(encoded.dictionary)
-        counts = np.concatenate([np.empty((0, self._columns), np.int64), *self._counts])
-        # Weights are float64, which holds counts of rows exactly.
-        sums = [np.bincount(index, weights=column, minlength=size) for column in counts.T]
-        self._values = [encoded.dictionary]
-        self._counts = [np.stack(sums, axis=1).astype(np.int64)]
+        counts = np.concatenate(self._counts)
+        sums = np.zeros((size, self._columns), np.int64)
+        for number in range(self._columns):
+            # Weights are float64, which holds counts of rows exactly.
+            if counts[:, number].any():
+                sums[:, number] = np.bincount(index, weights=counts[:, number], minlength=size)
+        if self._numbers is not None:
+            ends = np.cumsum(sizes[self._old :])
+            numbers = np.insert(index[self._merged :], ends, _NO_TEXT)
+            self._numbers.write(numbers.astype("<i4").data)
+        self._values, self._counts, self._old = [encoded.dictionary], [sums], 1
         self._merged, self._waiting = size, 0
 
     def found(self) -> tuple["pa.LargeStringArray", NDArray[np.int64]]:

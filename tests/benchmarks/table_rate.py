@@ -169,7 +169,7 @@ def measure(setting: Setting, scratch: Path) -> Runs:
     csv, parquet = write_inputs(scratch, setting.count)
     out = scratch / "out"
     threads = pa.cpu_count()
-    contenders: "dict[str, Callable[[], float | None]]" = {
+    contenders: dict[str, Callable[[], float | None]] = {
         FROM_CSV: partial(_ours, setting, csv, out),
         FROM_PARQUET: partial(_ours, setting, parquet, out),
         CSV_ALONE: partial(_read_csv, csv, as_dictionaries=False),
