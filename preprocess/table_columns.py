@@ -7,6 +7,7 @@ import numpy as np
 
 from preprocess.errors import SampleError
 from preprocess.table_options import TableOptions
+from preprocess.table_plan import with_name
 from preprocess.text_bytes import invalid_utf8
 
 if TYPE_CHECKING:
@@ -125,7 +126,8 @@ def bytes_of(column: Any, name: str, key: str) -> Any:
         column.validate(full=True)
         return column.cast(pa.large_binary())
     except pa.ArrowException as error:
-        raise SampleError(key, f"damaged Arrow data in column {name!r}: {error}") from error
+        said = f"damaged Arrow data in column {name!r}: {error}; {with_name('--ignore', name)}"
+        raise SampleError(key, said) from error
 
 
 def encoded(column: Any, name: str, key: str) -> Any:
@@ -149,7 +151,8 @@ def encoded(column: Any, name: str, key: str) -> Any:
     if bounds["max"].is_valid and not (
         bounds["min"].as_py() >= 0 and bounds["max"].as_py() < len(values)
     ):
-        raise SampleError(key, f"damaged Arrow data in column {name!r}: an index without a value")
+        said = f"damaged Arrow data in column {name!r}: an index without a value"
+        raise SampleError(key, f"{said}; {with_name('--ignore', name)}")
     used = pc.unique(indices.drop_null())
     taken = values.take(used)
     if taken.null_count or len(pc.unique(taken)) < len(taken):

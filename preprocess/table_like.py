@@ -25,6 +25,7 @@ from preprocess.table_values import column_array, numbers_of
 
 _NO_ROWS: Final = np.zeros(SKIPPED + 1, np.int64)
 
+_INT64: Final = 1 << 63
 _SHOWN: Final = 5
 """Columns that are named in one message."""
 
@@ -134,6 +135,14 @@ def _retyped(evidence: Mapping[str, Evidence], like: Like) -> Iterator[str]:
             value, place = found.not_kind.get(spec.kind, ("", ""))
             here = f"{value!r} at {place}" if place else ", ".join(sorted(found.kinds))
             yield f"{name!r}: {spec.kind} there, here {here}"
+        elif spec.kind == "integer":
+            # What is within these types is told by file and line when it is encoded.
+            low, high = (0, 2 * _INT64 - 1) if spec.unsigned else (-_INT64, _INT64 - 1)
+            ends = [end for end in (found.minimum, found.maximum) if isinstance(end, int)]
+            beyond = next((number for number in ends if not low <= number <= high), None)
+            if beyond is not None:
+                first, last = spec.bounds
+                yield f"{name!r}: {beyond} is outside {first}..{last}, which is stored there"
 
 
 def rounded_notes(spilled: Spilled, like: Like, options: TableOptions) -> Iterator[str]:

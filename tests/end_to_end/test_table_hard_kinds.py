@@ -205,3 +205,15 @@ def test_info_leaves_out_what_nobody_asked_for(tmp_path: Path) -> None:
 
     recipe = next(line for line in lines if line.startswith("recipe:"))
     assert recipe == "recipe: categorical=['a'], target=y, version=1"
+
+
+def test_a_damaged_column_is_named_with_the_remedy(tmp_path: Path) -> None:
+    damaged = pa.array([-13_899_000, 1], pa.int32()).view(pa.time32("ms"))
+
+    result = prepare(tmp_path, {"the clock": damaged, "a": [1, 2]})
+
+    assert result.exit_code == 1
+    assert "a.parquet: damaged Arrow data in column 'the clock'" in result.stderr
+    assert "--ignore 'the clock'" in result.stderr
+    again = call("table", tmp_path / "a.parquet", tmp_path / "out", "--ignore", "the clock")
+    assert again.exit_code == 0, again.output

@@ -166,3 +166,16 @@ def test_a_target_of_the_whole_range_is_a_number(tmp_path: Path) -> None:
 
     assert result.exit_code == 0, result.output
     assert decoded(tmp_path / "out", "signed") == values
+
+
+@pytest.mark.parametrize("value", [1 << 63, TOP + 1])
+def test_new_rows_beyond_what_is_stored_are_refused_by_column_and_value(
+    tmp_path: Path, value: int
+) -> None:
+    prepare(tmp_path, "a.csv", {"x": [1, 2, 3, 4, 5]})
+    new = write(tmp_path / "new.csv", {"x": [1, value]})
+
+    result = call("table", new, tmp_path / "again", "--like", tmp_path / "out")
+
+    assert result.exit_code == 1
+    assert f"'x': {value} is outside 1..255, which is stored there" in result.stderr
