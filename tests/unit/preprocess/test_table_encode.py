@@ -15,7 +15,7 @@ from loaders.format.table_schema import ColumnSpec, TableSchema
 from preprocess.errors import SourceError
 from preprocess.table_block import Block
 from preprocess.table_codes import find_codes, looker
-from preprocess.table_encode import Chosen, Encoder
+from preprocess.table_encode import Chosen, Encoder, shifted
 from preprocess.table_options import TableOptions
 from preprocess.table_spill import Origin, write_block
 
@@ -92,6 +92,32 @@ def test_a_number_that_does_not_fit_is_refused_by_line_and_never_wraps(
 
     with pytest.raises(SourceError, match=rf"a.csv:3: column 'c': '{value}' is outside .*1\.\.255"):
         encode(array, column("integer", "uint8", offset=1))
+
+
+@pytest.mark.parametrize("kind", ["int8", "uint8", "int16", "int32", "uint32", "int64", "uint64"])
+@pytest.mark.parametrize("dtype", ["uint8", "uint16", "int32", "int64"])
+def test_whole_numbers_of_any_width_have_the_same_codes_in_any_width(kind: str, dtype: str) -> None:
+    numbers = [100, 0, 127, 3]
+    stored = pa.array(numbers, kind)
+    # What is stored where a value is missing is anything.
+    holes = pa.Array.from_buffers(stored.type, 4, [pa.py_buffer(b"\x0d"), stored.buffers()[1]])
+    for first in (-3, 0) if kind.startswith("i") else (0,):
+        found = shifted(holes[1:], first, 127, np.dtype(dtype))
+        assert found is not None
+        assert found.dtype == dtype
+        assert found.tolist() == [0, 128 - first, 4 - first]
+        assert shifted(holes, first, 126, np.dtype(dtype)) is None
+    assert shifted(pa.array([1.0]), 0, 5, np.dtype(dtype)) is None
+
+
+def test_codes_that_are_shifted_reach_both_ends_of_their_types() -> None:
+    low, high = -(1 << 63), (1 << 63) - 1
+    found = shifted(pa.array([low, None, low + 254], "int64"), low, low + 254, np.dtype("uint8"))
+    assert found is not None
+    assert found.tolist() == [1, 0, 255]
+    found = shifted(pa.array([1, high], "int64"), 1, high, np.dtype("int64"))
+    assert found is not None
+    assert found.tolist() == [1, high]
 
 
 def test_rows_that_are_not_chosen_do_not_matter() -> None:
