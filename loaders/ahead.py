@@ -94,6 +94,7 @@ def run_ahead(
     nbytes: Callable[[Block], int],
     *,
     together: bool = False,
+    made_nbytes: int = 0,
 ) -> Generator[Result, None, None]:
     """Yield `function(block)` of each block, in order, worked out in threads a few blocks ahead.
 
@@ -103,13 +104,14 @@ def run_ahead(
         nbytes: What `function` copies for a block; asked of the first.
         together: Work small blocks out some at a time: handing one from thread to thread takes
             longer than to gather it. An error is then raised up to as many blocks earlier.
+        made_nbytes: What `function` makes of a block beside copying it.
     """
     blocks = iter(blocks)
     first = next(blocks, None)
     if first is None:
         return
     size = nbytes(first)
-    threads = _THREADS if size >= _THREADED_FROM else 1
+    threads = _THREADS if max(size, made_nbytes) >= _THREADED_FROM else 1
     count = max(1, min(_TOGETHER, _TOGETHER_NBYTES // max(1, size))) if together else 1
     pool = ThreadPoolExecutor(threads, thread_name_prefix="prep-gather")
     running: deque[Future[list[Result]]] = deque()

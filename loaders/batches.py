@@ -137,7 +137,9 @@ class Loader:
         # Ahead, in use, and one not let go of yet.
         self._pool = BufferPool(AHEAD + 2)
         self._show_here: Callable[[Mapping[str, Tensor]], Mapping[str, Any]] = dataset.show
+        self._made = 0
         if isinstance(dataset, ShowsInto):
+            self._made = dataset.made_nbytes
             self._show_here = partial(dataset.show_into, take=self._pool.take)
 
     def __len__(self) -> int:
@@ -200,7 +202,8 @@ class Loader:
         starts = self._share.starts(place.samples)
         wanted = self._wanted(place.epoch, starts)
         if self.device.type == "cpu":
-            batches = run_ahead(self._gather, wanted, self._nbytes, together=True)
+            made = self._made * self.batch_size
+            batches = run_ahead(self._gather, wanted, self._nbytes, together=True, made_nbytes=made)
         else:
             batches = self._send(wanted)
         try:
@@ -218,13 +221,8 @@ class Loader:
         batches = max(1, _PERMUTED // self.batch_size)
         for first in range(0, len(starts), batches):
             positions, valid = self._share.positions(starts[first : first + batches])
-            indices = visit(
-                self.dataset,
-                positions.reshape(-1),
-                shuffle=self.shuffle,
-                seed=self.seed,
-                epoch=epoch,
-            )
+            flat = positions.reshape(-1)
+            indices = visit(self.dataset, flat, shuffle=self.shuffle, seed=self.seed, epoch=epoch)
             for row, known in zip(indices.reshape(positions.shape), valid, strict=True):
                 yield _Wanted(
                     row[known] if self.last is None else row, known if self.last == "pad" else None

@@ -13,8 +13,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from loaders.table_host import Numbers, Run, SmallCodes, Work, fits_int32
+from loaders.table_host import Numbers, SmallCodes, Work, fits_int32
 from loaders.table_numbers import Step
+from loaders.table_put import Run
 from loaders.views import Take, fresh
 
 _ON_DEVICE: Final[dict[str, Callable[[Tensor, Tensor], Tensor]]] = {

@@ -18,8 +18,8 @@ from loaders.errors import FormatError, SelectionError
 from loaders.format.records import RecordPart
 from loaders.format.table_schema import ColumnSpec, TableSchema
 from loaders.table_floats import Floats
-from loaders.table_host import Put
 from loaders.table_numbers import Numeric, Step, standard_steps, value_steps
+from loaders.table_put import Put
 from loaders.views import Take, fresh
 
 NUMERIC: Final = "numeric"
@@ -105,6 +105,12 @@ class Entry:
     def __post_init__(self) -> None:
         """Plan what is the same for all batches."""
         object.__setattr__(self, "put", Put(self.groups, _NUMPY[self.codes]))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of a row."""
+        size = _NUMPY[self.codes].itemsize if self.floats is None else 4
+        return self.put.width * size
 
     def show(self, rows: Tensor, take: Take = fresh) -> Tensor:
         """Return the entry for [B, itemsize] bytes, on their device; `take` is for the host."""

@@ -3,7 +3,6 @@
 import hashlib
 import operator
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, get_args
 
@@ -18,13 +17,11 @@ from loaders.errors import FormatError, SelectionError
 from loaders.format.records import RecordPart as StoredPart
 from loaders.format.table_schema import ColumnSpec
 from loaders.format.table_statistics import ColumnStatistics
-from loaders.record_rows import RecordRows
+from loaders.record_rows import RECORD, RecordPart, RecordRows
 from loaders.table_files import read_table, read_vocabulary
 from loaders.table_numbers import Numeric, moments
 from loaders.table_views import TARGET, Codes, holds_codes, sort_columns, table_entries
 from loaders.views import Take, checked_indices, fresh
-
-RECORD: Final = "record"
 
 _MOST_DIMENSIONS: Final = 600
 
@@ -62,19 +59,6 @@ def open_table(
     """
     # Absolute: shards are opened later, perhaps from another working directory.
     return TableDataset(Path(path).absolute(), split, numeric, codes)
-
-
-@dataclass(frozen=True, slots=True)
-class RecordPart:
-    """The records of a batch as bytes: the only array that travels."""
-
-    nbytes: int
-    name: str = RECORD
-    on_device: bool = True
-
-    def layout(self, indices: NDArray[np.int64]) -> tuple[tuple[int, ...], np.dtype[Any]]:
-        """Return shape and dtype of the array for the samples [B] of a batch."""
-        return (len(indices), self.nbytes), np.dtype(np.uint8)
 
 
 class TableDataset(Dataset[dict[str, Any]]):
@@ -280,6 +264,11 @@ class TableDataset(Dataset[dict[str, Any]]):
             rows: "record" -> [B, itemsize] uint8, C-contiguous.
         """
         return self.show_into(rows, fresh)
+
+    @property
+    def made_nbytes(self) -> int:
+        """Bytes of a row in a batch."""
+        return sum(entry.nbytes for entry in self._entries)
 
     def show_into(self, rows: Mapping[str, Tensor], take: Take) -> Batch:
         """Do the same; what is made in host memory is made in what `take` gives."""

@@ -96,6 +96,11 @@ class Gatherable(Protocol):
 class ShowsInto(Protocol):
     """A dataset that makes its batches out of the filled arrays, in memory which the caller has."""
 
+    @property
+    def made_nbytes(self) -> int:
+        """Bytes that it makes of a sample."""
+        ...
+
     def show_into(self, rows: Mapping[str, Tensor], take: Take) -> Mapping[str, Any]:
         """Turn filled arrays in host memory into a batch; `take` gives the memory for it."""
         ...
