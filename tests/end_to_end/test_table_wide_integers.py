@@ -11,7 +11,9 @@ import pytest
 import torch
 
 from loaders import SelectionError, TableEncoder, open_table
-from loaders.format.table_schema import ColumnSpec, TableSchema
+from loaders.format.spec import read_manifest
+from loaders.format.table_schema import ColumnSpec, TableSchema, read_table_schema
+from loaders.table_views import sort_columns, table_entries
 from tests.token_commands import call
 
 LOW, HIGH, TOP = -(1 << 63), (1 << 63) - 1, (1 << 64) - 1
@@ -75,9 +77,7 @@ def test_a_loader_shows_numbers_of_64_bits_next_to_what_they_are(tmp_path: Path)
     prepare(tmp_path, "a.parquet", COLUMNS)
 
     dataset = open_table(tmp_path / "out")
-    shown = dataset[torch.arange(5)] if not hasattr(dataset, "__getitems__") else None
-    rows = [dataset[index]["numeric"] for index in range(5)] if shown is None else None
-    numeric = torch.stack(rows) if rows is not None else shown["numeric"]
+    numeric = dataset.__getitems__(range(5))["numeric"]
 
     for place, name in enumerate(dataset.numeric_names):
         expected = torch.tensor([float(v) for v in COLUMNS[name]], dtype=torch.float64)
@@ -179,3 +179,21 @@ def test_new_rows_beyond_what_is_stored_are_refused_by_column_and_value(
 
     assert result.exit_code == 1
     assert f"'x': {value} is outside 1..255, which is stored there" in result.stderr
+
+
+@pytest.mark.parametrize("numeric", ["values", "standardized"])
+def test_a_device_shows_the_same_bits_as_the_host(tmp_path: Path, numeric: Any) -> None:
+    powers = [1 << bit for bit in range(64)]
+    rng = np.random.default_rng(0)
+    unsigned = [*powers, TOP, *rng.integers(0, TOP, 2000, np.uint64).tolist()]
+    signed = np.array(unsigned, np.uint64).view(np.int64).tolist()
+    prepare(tmp_path, "a.parquet", {"unsigned": unsigned, "signed": signed})
+
+    shown = open_table(tmp_path / "out", numeric=numeric).__getitems__(range(len(unsigned)))
+    schema = read_table_schema(tmp_path / "out", read_manifest(tmp_path / "out"))
+    assert schema is not None
+    records = np.load(tmp_path / "out/train/00000.record.npy")
+    rows = torch.from_numpy(records.view(np.uint8).reshape(len(records), -1).copy())
+    (entry,) = table_entries(schema, sort_columns(schema, "out"), numeric)
+
+    assert torch.equal(entry.on_device(rows), shown["numeric"])
