@@ -174,11 +174,20 @@ class _Column:
         found[rows, np.arange(len(codes)) - np.repeat(np.cumsum(counts) - counts, counts)] = codes
         return found[self.chosen]
 
+    def _check_lengths(self, array: "pa.Array") -> None:
+        """Refuse lists of numbers that are not as long as those that are stored."""
+        counts = list_counts(array)
+        bad = np.flatnonzero((counts != self.spec.length) & np.asarray(array.is_valid()))
+        if len(bad):
+            said = f"a list of {counts[bad[0]]} numbers, and {self.spec.length} are stored"
+            raise self._error_at(int(bad[0]), said)
+
     def _numbers(self) -> Numbers:
         spec, array = self.spec, self.array
         if spec.kind == "vector":
             whole = spec.dtype not in {"float32", "float64"}
             unsigned = spec.unsigned
+            self._check_lengths(array)
             return vectors_of(array, spec.length, whole=whole, unsigned=unsigned, name=spec.name)
         source, part = source_of(spec, self.encoder.schema)
         if part is not None:

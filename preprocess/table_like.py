@@ -14,6 +14,7 @@ from loaders.format.files import checksum
 from loaders.format.spec import read_manifest
 from loaders.format.table_schema import ColumnSpec, TableSchema, read_table_schema
 from preprocess.errors import SourceError
+from preprocess.table_asked import check_names
 from preprocess.table_block import NULL, Evidence
 from preprocess.table_encode import source_of
 from preprocess.table_fit import Fitted
@@ -106,9 +107,15 @@ def check_like(spilled: Spilled, like: Like, options: TableOptions) -> None:
     needed = {source_of(spec, like.schema)[0] for spec in like.schema.columns}
     missing = [name for name in like.columns if name in needed - set(spilled.columns)]
     ignored = set(options.ignore)
+    check_names(spilled.columns, TableOptions(ignore=options.ignore), {})
+    both = sorted(needed & ignored)
     extra = [name for name in spilled.columns if name not in {*like.columns, *ignored}]
     said = []
-    for names, what in ((missing, "missing"), (extra, "not among its columns")):
+    for names, what in (
+        (missing, "missing"),
+        (both, "named by --ignore, and needed"),
+        (extra, "not among its columns"),
+    ):
         if names:
             more = ", ..." if len(names) > _SHOWN else ""
             said.append(f"{', '.join(map(repr, names[:_SHOWN]))}{more}: {what}")
