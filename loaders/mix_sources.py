@@ -12,6 +12,7 @@ from loaders.errors import SelectionError
 from loaders.state import tokens_each
 from loaders.tables import TableDataset
 from loaders.token_rows import Chat, Padded
+from loaders.token_store import TOKENS
 from loaders.token_views import TokenPart, TokenView, count_of
 from loaders.views import Gatherable, Part, View
 
@@ -90,6 +91,11 @@ def check_sources(sources: Sequence[Gatherable]) -> None:
             )
         if not len(dataset):
             raise SelectionError(f"{dataset.path}: {dataset.split} has no samples to draw from")
+        if isinstance(dataset, TableDataset) and any(p.name == TOKENS for p in dataset.views):
+            raise SelectionError(
+                f"{dataset.path}: a table with tokens cannot be mixed: its rows of tokens are as "
+                "long as the longest of a batch"
+            )
         rows = isinstance(dataset, TokenView) and isinstance(dataset.look, Padded | Chat)
         if rows and tokens_each(dataset) is None:
             raise SelectionError(

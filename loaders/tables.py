@@ -20,8 +20,10 @@ from loaders.format.table_statistics import ColumnStatistics
 from loaders.record_rows import RECORD, RecordPart, RecordRows
 from loaders.table_files import read_table, read_vocabulary
 from loaders.table_numbers import Numeric, moments
+from loaders.table_texts import open_texts
 from loaders.table_views import TARGET, Codes, holds_codes, sort_columns, table_entries
-from loaders.views import Take, checked_indices, fresh
+from loaders.token_store import LENGTH
+from loaders.views import Part, Take, checked_indices, fresh
 
 _MOST_DIMENSIONS: Final = 600
 
@@ -73,6 +75,9 @@ class TableDataset(Dataset[dict[str, Any]]):
     - "categorical": int64 or int32 [Cc] or [B, Cc], the columns `categorical_names` as codes for
       embeddings: 0 is missing, 1 unknown, or 1 on buckets where values are hashed.
     - "target": the class, an int or int64 [B], or a number, float32 [] or [B], never standardized.
+    - "tokens": int64 [L] or [B, L], ids of the column of texts, and "length", an int or int64 [B],
+      how many of them there are, 0 where the text is missing; L is the longest of the batch, filled
+      up with the tokenizer's padding, else its end-of-text token, else 0.
     - each vector column under its own name: float32 [length] or [B, length], or codes as in
       "categorical".
 
@@ -111,12 +116,13 @@ class TableDataset(Dataset[dict[str, Any]]):
             raise SelectionError(f"{path}: no split {split!r}; stored are {stored}: give split=...")
         record = self._checked_record()
         nbytes = self.schema.record_dtype.itemsize
-        self.views = (RecordPart(nbytes),)
         self._rows = RecordRows(path, self.manifest, split, RECORD, nbytes)
         columns = sort_columns(self.schema, str(path))
         self._check_codes([*columns.categorical, *columns.vectors])
         self._record = record
         self._entries = table_entries(self.schema, columns, numeric, codes=codes, record=record)
+        self._texts = open_texts(path, split, self.manifest, columns.vectors)
+        self.views: tuple[Part, ...] = (RecordPart(nbytes), *self._texts.parts())
         self._categorical = columns.categorical
         self.numeric_names = tuple(spec.name for spec in columns.numeric)
         self.categorical_names = tuple(spec.name for spec in columns.categorical)
@@ -228,6 +234,8 @@ class TableDataset(Dataset[dict[str, Any]]):
         is_class = sample.get(TARGET, torch.empty(0)).dtype == torch.int64
         if is_class and sample[TARGET].ndim == 0:
             sample[TARGET] = sample[TARGET].item()
+        if self._texts.padded is not None:
+            sample[LENGTH] = sample[LENGTH].item()
         return sample
 
     def __getitems__(self, indices: Sequence[int] | NDArray[Any] | Tensor) -> Batch:
@@ -253,15 +261,17 @@ class TableDataset(Dataset[dict[str, Any]]):
 
         Args:
             indices: [B] integers in 0..len-1.
-            buffers: "record" -> [B, itemsize] uint8, C-contiguous.
+            buffers: "record" -> [B, itemsize] uint8, C-contiguous; with texts "tokens" and
+                "length", as `views` say.
         """
         self._rows.gather_into(indices, buffers[RECORD])
+        self._texts.gather_into(indices, buffers)
 
     def show(self, rows: Mapping[str, Tensor]) -> Batch:
         """Turn gathered records, on any device, into the columns of a batch there.
 
         Args:
-            rows: "record" -> [B, itemsize] uint8, C-contiguous.
+            rows: "record" -> [B, itemsize] uint8, C-contiguous; with texts "tokens" and "length".
         """
         return self.show_into(rows, fresh)
 
@@ -276,7 +286,8 @@ class TableDataset(Dataset[dict[str, Any]]):
         device = records.device
         if device.type in _WITHOUT_FLOAT64:
             records = records.cpu()
-        return Batch({e.name: e.show(records, take).to(device) for e in self._entries})
+        shown = {e.name: e.show(records, take).to(device) for e in self._entries}
+        return Batch({**shown, **self._texts.show(rows)})
 
 
 def _reopen(

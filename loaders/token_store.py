@@ -69,7 +69,8 @@ class TokenStore:
         self.split = split
         self._file = file
         self.manifest: Manifest = read_manifest(path) if file is None else _described(file, split)
-        if self.manifest.kind != "tokens":
+        held = {field.name for spec in self.manifest.splits.values() for field in spec.fields}
+        if self.manifest.kind != "tokens" and TOKENS not in held:
             raise SelectionError(
                 f"{path}: a dataset of kind {self.manifest.kind!r} holds no tokens: "
                 "open it with loaders.open_dataset"

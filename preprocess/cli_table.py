@@ -37,7 +37,12 @@ def _columns(name: str, text: str) -> Callable[[Command], Command]:
 @_columns("--categorical", "Columns whose values become codes, whatever they look like.")
 @_columns("--numeric", "Columns that must be numbers; others are refused by line.")
 @_columns("--ignore", "Columns to leave out.")
-@_columns("--text", "Columns of texts: refused, with the prep tokens that takes them.")
+@_columns("--text", "A column of texts: its tokens are stored beside the records.")
+@click.option(
+    "--tokenizer",
+    metavar="T",
+    help="Makes these tokens: folder, tokenizer.json, tiktoken file or name, as for prep tokens.",
+)
 @click.option(
     "--schema",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -176,12 +181,13 @@ def _table_options(options: dict[str, Any]) -> "TableOptions":
         name: tuple(part for given in options[name] for part in given.split(","))
         for name in ("categorical", "numeric", "ignore", "text", "float32")
     }
-    same = ("target", "task", "min_count", "datetime_parts", "decimal", "thousands", "encoding")
+    same = ("target", "task", "min_count", "datetime_parts", "tokenizer")
+    read = ("decimal", "thousands", "encoding")
     split = ("validation", "test", "split_seed", "stratify", "group_by", "split_by_time", "shuffle")
     delimiter = options["delimiter"]
     return TableOptions(
         **names,
-        **{name: options[name] for name in (*same, *split)},
+        **{name: options[name] for name in (*same, *read, *split)},
         hash_buckets=tuple(_buckets(given) for given in options["hash_buckets"]),
         delimiter="\t" if delimiter in {"\\t", "tab"} else delimiter,
         header=not options["no_header"],

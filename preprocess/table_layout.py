@@ -33,6 +33,7 @@ from preprocess.table_store import (
     cut_records,
     plan_window_rows,
 )
+from preprocess.table_tokens import TextColumn, settle_text
 from preprocess.table_work import Work
 
 
@@ -59,6 +60,19 @@ class TablePlan:
     deals: tuple[tuple[BlockRows, Windows], ...] = ()
     work: Work | None = None
     seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What a run takes from elsewhere.
+
+    Attributes:
+        like: Another dataset, whose schema and vocabularies are used.
+        text: The column whose texts become tokens, with the tokenizer.
+    """
+
+    like: Like | None
+    text: TextColumn | None
 
 
 def outline_run(
@@ -129,11 +143,12 @@ def lay_out(
     outline: Plan,
     spilled: Spilled,
     request: TableRequest,
-    like: Like | None,
+    shared: Shared,
     options: RunOptions,
     work: Work,
 ) -> TablePlan:
     """Fit the columns and lay out the shards."""
+    like, text = shared.like, shared.text
     workers = options.worker_count()
     listing = outline.listing
     listing = replace(listing, skipped=(*listing.skipped, *spilled.errors))
@@ -161,29 +176,33 @@ def lay_out(
     if like is not None:
         for each in rows.values():
             check_rows(each, workers)
+    if text is not None:
+        text = settle_text(text, spilled.blocks, spilled.columns)
+    beside = None if text is None else text.row_nbytes
     sources: dict[str, RecordSource] = dict(rows)
     deals = []
     if request.options.shuffle is not None:
         for name, each in rows.items():
-            windows = plan_window_rows(each, request.options.shuffle, work.folder)
+            windows = plan_window_rows(each, request.options.shuffle, work.folder, beside)
             sources[name] = windows
             deals.append((each, windows.windows))
-    size = schema.record_dtype.itemsize
+    size = schema.record_dtype.itemsize + (beside or 0)
     plan = replace(
         outline,
         listing=replace(
             listing,
             skipped=(*listing.skipped, *_without_target(spilled, fitted)),
             classes=_classes(fitted),
-            notes=(*listing.notes, *spilled.notes, *fitted.notes),
+            notes=(*listing.notes, *spilled.notes, *fitted.notes, *(text.notes if text else ())),
         ),
         recipes={
             name: TableRecipe(
-                described=to_json(request.recorded(like)),
+                described=to_json(request.recorded(like, text)),
                 schema=schema,
                 task=fitted.task,
                 columns=spilled.columns,
                 source=source,
+                text=text,
             )
             for name, source in sources.items()
         },
@@ -191,7 +210,11 @@ def lay_out(
             name: cut_records(source, name, size, options.shard_nbytes)
             for name, source in sources.items()
         },
-        extras={TABLE_SCHEMA: schema.to_bytes(), **fitted.vocabularies},
+        extras={
+            TABLE_SCHEMA: schema.to_bytes(),
+            **fitted.vocabularies,
+            **({} if text is None else text.files()),
+        },
     )
     return TablePlan(
         plan=plan,

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,6 +52,7 @@ class Like:
         columns: Names of all columns that its source had.
         task: "classification", "regression", or None without a target.
         vocabularies: Path below the dataset -> bytes.
+        recipe: As its manifest has it.
         sha256: Of all that.
     """
 
@@ -60,6 +61,7 @@ class Like:
     columns: tuple[str, ...]
     task: str | None
     vocabularies: Mapping[str, bytes]
+    recipe: Mapping[str, Any]
     sha256: str
 
 
@@ -91,6 +93,7 @@ def read_like(root: Path) -> Like:
         columns=tuple(facts["columns"]),
         task=facts["task"],
         vocabularies=vocabularies,
+        recipe=manifest.recipe,
         sha256=digest.hexdigest(),
     )
 

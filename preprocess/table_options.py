@@ -19,8 +19,8 @@ DELIMITERS: Final = (",", ";", "\t", "|")
 """What is looked for in the first record of a CSV file."""
 
 TEXT_REMEDY: Final = (
-    "a record holds no texts; leave the column out with --ignore {0}, and make tokens of it from "
-    "the same files: prep tokens SRC OUT --text-key {0} --tokenizer T"
+    "a record holds no texts; store their tokens beside it with --text {0} --tokenizer T, or leave "
+    "the column out with --ignore {0}"
 )
 """What is said of a column that is text, after its name."""
 
@@ -39,7 +39,9 @@ class TableOptions:
         categorical: Columns whose values become codes, whatever they look like.
         numeric: Columns that must be numbers: a value that is none is refused by line.
         ignore: Columns that are left out.
-        text: Columns that are texts: refused, with what makes tokens of them.
+        text: A column of texts, whose tokens are stored beside the records.
+        tokenizer: Makes these tokens: folder, `tokenizer.json`, tiktoken file, or name in the local
+            Hugging Face cache.
         hash_buckets: Columns whose values are hashed instead of counted, with the number of
             buckets of each.
         min_count: Values that occur less often in train share the code of unknown ones.
@@ -67,6 +69,7 @@ class TableOptions:
     numeric: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     text: tuple[str, ...] = ()
+    tokenizer: str | None = None
     hash_buckets: tuple[tuple[str, int], ...] = ()
     min_count: int = 1
     float32: tuple[str, ...] = ()
@@ -94,9 +97,7 @@ class TableOptions:
         if self.shuffle is not None and self.shuffle < 0:
             raise ValueError(f"shuffle={self.shuffle}: expected 0 or more")
         self._check_columns()
-        if self.text:
-            name = self.text[0]
-            raise ValueError(f"text: column {name!r}: {TEXT_REMEDY.format(quote(name))}")
+        self._check_text()
         self._check_marks()
         self._check_splits()
         TextOptions(encoding=self.encoding)  # refuses names of no encoding
@@ -113,13 +114,23 @@ class TableOptions:
             if name in seen:
                 raise ValueError(f"{option}: column {name!r} is named by {seen[name]} too")
             seen[name] = option
-        if self.target is not None and seen.get(self.target) in {"ignore", "hash_buckets"}:
+        if self.target is not None and seen.get(self.target) in {"ignore", "text", "hash_buckets"}:
             raise ValueError(f"target={self.target!r}: named by {seen[self.target]} too")
         if len(set(self.float32)) != len(self.float32) or "" in self.float32:
             raise ValueError(f"float32={self.float32}: expected names of columns, each once")
         for name, buckets in self.hash_buckets:
             if not 1 <= buckets <= _MAX_BUCKETS:
                 raise ValueError(f"hash_buckets of {name!r}: {buckets}, expected 1..{_MAX_BUCKETS}")
+
+    def _check_text(self) -> None:
+        """Refuse texts without a tokenizer, and a tokenizer without texts."""
+        if self.text and self.tokenizer is None:
+            name = self.text[0]
+            raise ValueError(f"text: column {name!r}: {TEXT_REMEDY.format(quote(name))}")
+        if len(self.text) > 1:
+            raise ValueError(f"text={self.text}: expected one column; --ignore the others")
+        if self.tokenizer is not None and not self.text:
+            raise ValueError(f"tokenizer={self.tokenizer!r}: only with a column of text")
 
     def _fates(self) -> Iterator[tuple[str, str]]:
         """Yield what each column is named for, where only one thing can be done to it."""
@@ -179,8 +190,9 @@ class TableOptions:
         return frozenset(self.ignore) - {self.group_by, self.split_by_time}
 
     def recorded(self) -> dict[str, Any]:
-        """Return what changes bytes, as JSON values: all of it."""
+        """Return what changes bytes, as JSON values."""
         values = asdict(self)
+        del values["tokenizer"]  # where it lay: what it makes of texts is recorded with them
         for name, value in values.items():
             if isinstance(value, tuple):
                 values[name] = [list(v) if isinstance(v, tuple) else v for v in value]

@@ -2,8 +2,8 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,11 +14,13 @@ from loaders.format.fields import FieldSpec
 from loaders.format.records import RECORD
 from loaders.format.table_schema import TableSchema
 from preprocess.errors import SampleError
-from preprocess.recipe import Maker, Rows
+from preprocess.recipe import Maker, Redo, Rows
 from preprocess.sources import Item, Listing
 from preprocess.table_encode import UNKNOWN
 from preprocess.table_options import TableOptions
 from preprocess.table_store import RecordSource
+from preprocess.table_tokens import TextColumn, Unsure, encode_texts
+from preprocess.token_maker import TokenMaker
 
 KIND: Final = "table"
 
@@ -47,6 +49,7 @@ class TableRecipe:
         task: "classification" or "regression"; None without a target.
         columns: All columns of the input.
         source: Gives the records; None where all of them are there already.
+        text: The column whose tokens are stored beside them.
     """
 
     described: bytes
@@ -54,6 +57,7 @@ class TableRecipe:
     task: str | None
     columns: tuple[str, ...]
     source: RecordSource | None
+    text: TextColumn | None = None
 
     @property
     def kind(self) -> str:
@@ -72,7 +76,8 @@ class TableRecipe:
             for spec in self.schema.columns
             if spec.losses
         }
-        return {FACTS: {"task": self.task, "columns": list(self.columns), "losses": losses}}
+        facts = {FACTS: {"task": self.task, "columns": list(self.columns), "losses": losses}}
+        return facts if self.text is None else {**facts, **self.text.facts()}
 
     def backend(self, listing: Listing, workers: int) -> str:  # noqa: ARG002
         """Choose threads: arrays are converted without the interpreter's lock."""
@@ -88,9 +93,10 @@ class TableRecipe:
         return item.nbytes
 
     def fields(self) -> tuple[FieldSpec, ...]:
-        """Return the one field: a record."""
-        record = self.schema.record
-        return (FieldSpec(name=RECORD, dtype=RECORD, shape=(), role="record", record=record),)
+        """Return the record, and the tokens beside it."""
+        parts = self.schema.record
+        record = FieldSpec(name=RECORD, dtype=RECORD, shape=(), role="record", record=parts)
+        return (record,) if self.text is None else (record, self.text.field())
 
     def refusal(self, tallies: Mapping[str, tuple[int, ...]]) -> str | None:  # noqa: ARG002
         """Refuse nothing: the plan has seen all values."""
@@ -98,8 +104,9 @@ class TableRecipe:
 
     @contextmanager
     def opened(self) -> Iterator[Maker]:
-        """Return what reads the records."""
-        yield _TableMaker(self)
+        """Return what reads the records, and encodes texts."""
+        with nullcontext() if self.text is None else self.text.opened() as tokens:
+            yield _TableMaker(self, tokens)
 
 
 def recorded(options: TableOptions, wishes: Mapping[str, Any], like: str | None) -> dict[str, Any]:
@@ -116,6 +123,7 @@ def recorded(options: TableOptions, wishes: Mapping[str, Any], like: str | None)
 @dataclass(frozen=True, slots=True)
 class _TableMaker:
     recipe: TableRecipe
+    tokens: TokenMaker | None
 
     def samples(self, source: Path, items: Sequence[Item]) -> Iterator[Rows | SampleError]:  # noqa: ARG002
         """Yield the records of the items, in order."""
@@ -124,7 +132,27 @@ class _TableMaker:
             raise ValueError("records are asked for of a plan that has none left to make")
         for item in items:
             records = rows.read(item.start, item.stop or 0)
-            yield Rows(count=len(records), arrays={RECORD: records}, tallies=self._tallies(records))
+            found = Rows(
+                count=len(records), arrays={RECORD: records}, tallies=self._tallies(records)
+            )
+            yield self._with_tokens(found, rows, item)
+
+    def _with_tokens(self, found: Rows, rows: RecordSource, item: Item) -> Rows:
+        """Put the tokens of the same rows beside records."""
+        text = self.recipe.text
+        if text is None or self.tokens is None:
+            return found
+        texts = rows.texts(text.name, item.start, item.stop or 0)
+        split = item.key.partition(":")[0]
+        try:
+            encoded = encode_texts(self.tokens, texts, split, item.start)
+        except Unsure as error:
+            raise Redo(replace(self.recipe, text=text.by_reference())) from error
+        return replace(
+            found,
+            arrays={**found.arrays, **encoded.arrays},
+            tallies={**encoded.tallies, **found.tallies},
+        )
 
     def _tallies(self, records: NDArray[Any]) -> dict[str, tuple[int, ...]]:
         columns = self.recipe.schema.columns

@@ -9,10 +9,11 @@ from typing import Any, Final
 from preprocess.table_like import Like
 from preprocess.table_options import TEXT_REMEDY, TableOptions
 from preprocess.table_recipe import recorded
+from preprocess.table_tokens import TEXTS, TextColumn
 from preprocess.table_toml import Wish
 
 _SETTLED: Final = (
-    *("task", "categorical", "numeric", "text", "hash_buckets", "min_count", "float32"),
+    *("task", "categorical", "numeric", "hash_buckets", "min_count", "float32"),
     *("datetime_parts", "validation", "test"),
 )
 """Options that say what columns become, or cut the rows of one table."""
@@ -57,7 +58,8 @@ class TableRequest:
         if self.wishes:
             raise ValueError("schema: what columns become is settled by like")
 
-    def recorded(self, like: Like | None) -> dict[str, Any]:
+    def recorded(self, like: Like | None, text: TextColumn | None) -> dict[str, Any]:
         """Return everything that changes bytes, as JSON values."""
         wishes = {name: asdict(wish) for name, wish in sorted(self.wishes.items())}
-        return recorded(self.options, wishes, None if like is None else like.sha256)
+        described = recorded(self.options, wishes, None if like is None else like.sha256)
+        return described if text is None else {**described, TEXTS: text.recorded()}

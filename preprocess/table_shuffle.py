@@ -57,6 +57,7 @@ class Windows:
         seed: Of the order.
         counts: Rows that fall in each window.
         dtype: Of a record.
+        placed: Whether the files tell where in the split each row was, for what is not dealt out.
     """
 
     folder: Path
@@ -64,11 +65,13 @@ class Windows:
     seed: int
     counts: tuple[int, ...]
     dtype: np.dtype[Any]
+    placed: bool = False
 
     @property
     def entry(self) -> np.dtype[Any]:
-        """What lies in the files: a row's number, and its record."""
-        return np.dtype([("number", "<u8"), ("record", f"V{self.dtype.itemsize}")])
+        """What lies in the files: a row's number, its place if that is told, and its record."""
+        place = [("place", "<i8")] if self.placed else []
+        return np.dtype([("number", "<u8"), *place, ("record", f"V{self.dtype.itemsize}")])
 
     def path(self, window: int) -> Path:
         """Return the file of a window."""
@@ -76,6 +79,25 @@ class Windows:
 
     def read(self, window: int) -> NDArray[Any]:
         """Return the records of a window in their order.
+
+        Raises:
+            FormatError: The file cannot be read, or is not whole.
+        """
+        entries, order = self._entries(window)
+        return entries["record"][order].view(self.dtype)
+
+    def places(self, window: int) -> NDArray[np.int64]:
+        """Return the place that each row of a window had in its split, in their order.
+
+        Raises:
+            FormatError: The file cannot be read, or is not whole.
+        """
+        entries, order = self._entries(window)
+        found: NDArray[np.int64] = entries["place"][order]
+        return found
+
+    def _entries(self, window: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
+        """Return what lies in a window's file, and the order of its rows.
 
         Raises:
             FormatError: The file cannot be read, or is not whole.
@@ -88,13 +110,29 @@ class Windows:
         if len(data) != expected:
             raise FormatError(f"{self.path(window)}: {len(data)} bytes, {expected} were written")
         entries = np.frombuffer(data, self.entry)
-        order = np.argsort(entries["number"])
-        return entries["record"][order].view(self.dtype)
+        return entries, np.argsort(entries["number"])
 
 
-def plan_windows(folder: Path, split: str, seed: int, count: int, dtype: np.dtype[Any]) -> Windows:
-    """Choose how many windows there are, and count the rows that fall in each."""
-    most = min(MAX_WINDOWS, 1 + count * dtype.itemsize // WINDOW_NBYTES)
+def plan_windows(
+    folder: Path,
+    split: str,
+    seed: int,
+    count: int,
+    dtype: np.dtype[Any],
+    beside: int | None = None,
+) -> Windows:
+    """Choose how many windows there are, and count the rows that fall in each.
+
+    Args:
+        folder: Where their files will be.
+        split: The split.
+        seed: Of the order.
+        count: Rows of the split.
+        dtype: Of a record.
+        beside: Bytes of what a row has beside its record, about, and its place is kept; None where
+            it has nothing.
+    """
+    most = min(MAX_WINDOWS, 1 + count * (dtype.itemsize + (beside or 0)) // WINDOW_NBYTES)
     bits = (most - 1).bit_length()
     counts = np.zeros(1 << bits, np.int64)
     step = 1 << 20
@@ -102,7 +140,12 @@ def plan_windows(folder: Path, split: str, seed: int, count: int, dtype: np.dtyp
         numbers = keyed_numbers(first, min(step, count - first), seed, split)
         counts += np.bincount(_window_of(numbers, bits), minlength=1 << bits)
     return Windows(
-        folder=folder, split=split, seed=seed, counts=tuple(counts.tolist()), dtype=dtype
+        folder=folder,
+        split=split,
+        seed=seed,
+        counts=tuple(counts.tolist()),
+        dtype=dtype,
+        placed=beside is not None,
     )
 
 
@@ -140,6 +183,8 @@ class Dealer:
         numbers = keyed_numbers(first, len(records), windows.seed, windows.split)
         entries = np.empty(len(records), windows.entry)
         entries["number"] = numbers
+        if windows.placed:
+            entries["place"] = np.arange(first, first + len(records))
         entries["record"] = np.ascontiguousarray(records).view(f"V{windows.dtype.itemsize}")
         found = _window_of(numbers, (len(windows.counts) - 1).bit_length())
         order = np.argsort(found, kind="stable")

@@ -17,6 +17,7 @@ from preprocess.table_codes import BlockCodes
 from preprocess.table_encode import Chosen, Encoder
 from preprocess.table_shuffle import Dealer, Windows, plan_windows
 from preprocess.table_spill import SpilledBlock, map_block
+from preprocess.table_texts import Texts, join_texts, texts_in
 
 
 class RecordSource(Protocol):
@@ -29,6 +30,10 @@ class RecordSource(Protocol):
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
         """Return some records of the split, [stop - start], all of one part."""
+        ...
+
+    def texts(self, name: str, start: int, stop: int) -> Texts:
+        """Return the texts of a column in the same rows."""
         ...
 
 
@@ -74,14 +79,41 @@ class BlockRows:
         Raises:
             SourceError: A value does not fit.
         """
-        part, first = part_at(self.firsts, start)
-        start, stop = start - first, stop - first
-        splits = self.splits[part]
-        chosen: Chosen = slice(start, stop)
-        if splits is not None:
-            chosen = np.flatnonzero(splits == SPLITS.index(self.split))[start:stop]
+        part, chosen = self._chosen(start, stop)
         block = map_block(self.blocks[part])
         return self.encoder.encode(block, chosen, self.codes.of_block(part))
+
+    def texts(self, name: str, start: int, stop: int) -> Texts:
+        """Return the texts of a column in some rows, all of one block."""
+        part, chosen = self._chosen(start, stop)
+        return texts_in(map_block(self.blocks[part]), name, chosen)
+
+    def texts_at(self, name: str, places: NDArray[np.int64]) -> Texts:
+        """Return the texts of a column at [n] places in the split, of any blocks, in any order."""
+        order = np.argsort(places, kind="stable")
+        parts = np.searchsorted(self.firsts, places[order], side="right") - 1
+        found = []
+        for part in np.unique(parts).tolist():
+            within = places[order][parts == part] - self.firsts[part]
+            rows = self._rows_of(part)
+            chosen = within if rows is None else rows[within]
+            found.append(texts_in(map_block(self.blocks[part]), name, chosen))
+        back = np.empty_like(order)
+        back[order] = np.arange(len(order))
+        return join_texts(found, back)
+
+    def _chosen(self, start: int, stop: int) -> tuple[int, Chosen]:
+        """Return the block of some rows of the split, and which rows of it they are."""
+        part, first = part_at(self.firsts, start)
+        rows = self._rows_of(part)
+        if rows is None:
+            return part, slice(start - first, stop - first)
+        return part, rows[start - first : stop - first]
+
+    def _rows_of(self, part: int) -> NDArray[np.int64] | None:
+        """Return which rows of a block are of the split; None for all."""
+        splits = self.splits[part]
+        return None if splits is None else np.flatnonzero(splits == SPLITS.index(self.split))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -90,9 +122,11 @@ class WindowRows:
 
     Attributes:
         windows: Where they are.
+        rows: Where they come from.
     """
 
     windows: Windows
+    rows: BlockRows
 
     @cached_property
     def counts(self) -> NDArray[np.int64]:
@@ -113,6 +147,15 @@ class WindowRows:
         window, first = part_at(self.firsts, start)
         return self.windows.read(window)[start - first : stop - first]
 
+    def texts(self, name: str, start: int, stop: int) -> Texts:
+        """Return the texts of a column in the same rows, out of all blocks.
+
+        Raises:
+            FormatError: The window's file cannot be read.
+        """
+        window, first = part_at(self.firsts, start)
+        return self.rows.texts_at(name, self.windows.places(window)[start - first : stop - first])
+
 
 def part_at(firsts: NDArray[np.int64], place: int) -> tuple[int, int]:
     """Return which part a place lies in, and where that begins; parts may be empty."""
@@ -120,11 +163,14 @@ def part_at(firsts: NDArray[np.int64], place: int) -> tuple[int, int]:
     return part, int(firsts[part])
 
 
-def plan_window_rows(rows: BlockRows, seed: int, folder: Path) -> WindowRows:
-    """Choose the windows of a split; nothing is written."""
+def plan_window_rows(
+    rows: BlockRows, seed: int, folder: Path, beside: int | None = None
+) -> WindowRows:
+    """Choose the windows of a split; nothing is written. See `plan_windows`."""
     dtype = rows.encoder.schema.record_dtype
     count = int(rows.counts.sum())
-    return WindowRows(windows=plan_windows(folder, rows.split, seed, count, dtype))
+    windows = plan_windows(folder, rows.split, seed, count, dtype, beside)
+    return WindowRows(windows=windows, rows=rows)
 
 
 def deal_rows(rows: BlockRows, windows: Windows, workers: int) -> None:

@@ -14,6 +14,7 @@ from preprocess.run import OnProgress, run
 from preprocess.sources import Listing
 from preprocess.table_frames import frame_listing, is_frame, spill_frame
 from preprocess.table_layout import (
+    Shared,
     TablePlan,
     finished_plan,
     lay_out,
@@ -27,6 +28,7 @@ from preprocess.table_request import TableRequest
 from preprocess.table_scan import spill
 from preprocess.table_spill import unmap_blocks
 from preprocess.table_store import deal_rows
+from preprocess.table_tokens import check_same_texts, find_text
 from preprocess.table_work import hold_work, remove_work, work_folder
 
 
@@ -53,7 +55,10 @@ def plan_table(
     """
     start = time.perf_counter()
     like = None if request.like is None else read_like(request.like)
-    described = request.recorded(like)
+    text = find_text(request.options)
+    if like is not None:
+        check_same_texts(text, like.recipe, str(request.like))
+    described = request.recorded(like, text)
     framed = is_frame(request.source)
     listing = Listing(root=Path(), splits={}) if framed else _list(request)
     outline = outline_run(listing, request, described, run_options)
@@ -73,7 +78,7 @@ def plan_table(
             check_room(work.folder, room)
             spilled = spill(listing, request.options, work.folder, workers, work.clear)
         try:
-            planned = lay_out(outline, spilled, request, like, run_options, work)
+            planned = lay_out(outline, spilled, request, Shared(like, text), run_options, work)
             yield replace(planned, seconds=time.perf_counter() - start)
         finally:
             unmap_blocks()

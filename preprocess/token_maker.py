@@ -92,6 +92,10 @@ class TokenMaker:
                 yield from self._flushed(waiting)
         yield from self._flushed(waiting)
 
+    def made(self, piece: Piece) -> Rows:
+        """Return the samples of documents that are there already."""
+        return self._rows([piece], more=False)
+
     def _flushed(self, waiting: list[Piece]) -> Iterator[Rows]:
         if waiting:
             yield self._rows(waiting, more=False)

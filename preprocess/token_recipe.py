@@ -82,9 +82,12 @@ class TokenRecipe:
 
     def expected_nbytes(self, item: Item) -> int:
         """Return a guess at the bytes of an item's samples."""
+        return 1 + self.tokens_nbytes(item.part_nbytes or item.nbytes)
+
+    def tokens_nbytes(self, nbytes: int) -> int:
+        """Return a guess at the bytes of the tokens of so many bytes of text."""
         size = np.dtype(self.layout.fields()[0].dtype).itemsize
-        nbytes = item.part_nbytes or item.nbytes
-        return 1 + round(nbytes * size / _TEXT_NBYTES_PER_TOKEN)
+        return round(nbytes * size / _TEXT_NBYTES_PER_TOKEN)
 
     def fields(self) -> tuple[FieldSpec, ...]:
         """Return the layout's fields, what names the documents, and what is kept of them."""
@@ -106,8 +109,14 @@ class TokenRecipe:
     @contextmanager
     def opened(self) -> Iterator[Maker]:
         """Load the tokenizer and the engine."""
+        with self.opened_maker() as maker:
+            yield _Watched(maker, self)
+
+    @contextmanager
+    def opened_maker(self) -> Iterator[TokenMaker]:
+        """Load the same, for what has its texts already and watches the engine itself."""
         tokenizer = load_tokenizer(self.tokenizer, self.chosen)
-        maker = TokenMaker(
+        yield TokenMaker(
             text=self.chosen.text,
             tokenizer=tokenizer,
             engine=open_engine(self.engine, tokenizer),
@@ -119,7 +128,6 @@ class TokenRecipe:
             chat=load_template(tokenizer, self.chosen) if self.chosen.layout == "chat" else None,
             first=self.first,
         )
-        yield _Watched(maker, self)
 
 
 def _bytes_field(name: str, role: Any) -> FieldSpec:

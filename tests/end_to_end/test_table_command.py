@@ -159,7 +159,7 @@ def test_a_source_without_a_row_that_can_be_read_is_refused_and_what_it_has_list
         (["--schema", "nowhere.toml"], "nowhere.toml: cannot be read"),
         (["--like", "out", "--validation", "0.1"], "--validation=0.1: what columns become"),
         (["--like", "out"], "out: no such folder"),
-        (["--text", "city"], "prep tokens SRC OUT --text-key city --tokenizer T"),
+        (["--text", "city"], "store their tokens beside it with --text city --tokenizer T"),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line_and_leaves_nothing(
