@@ -98,9 +98,9 @@ class Loader:
     ) -> None:
         if not isinstance(dataset, Gatherable):
             raise SelectionError(
-                f"dataset is a {type(dataset).__name__}, expected what open_dataset returns, or a "
-                "view of open_tokens such as .blocks(1024); other torch datasets go into a "
-                "torch.utils.data.DataLoader"
+                f"dataset is a {type(dataset).__name__}, expected what open_dataset or open_table "
+                "returns, or a view of open_tokens such as .blocks(1024); other torch datasets go "
+                "into a torch.utils.data.DataLoader"
             )
         if type(seed) is not int or seed < 0:
             raise SelectionError(f"seed={seed!r}: expected an integer of at least 0")
