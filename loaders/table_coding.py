@@ -151,8 +151,8 @@ def _look(spec: ColumnSpec, codes: Codes | None) -> Callable[[Any], int]:
         lost = is_missing(value)
         code = codes.get(value if isinstance(value, str) else "" if lost else text_of(value))
         if code is None and isinstance(value, float | np.floating) and value.is_integer():
-            # What pandas makes of whole numbers of which some are missing.
-            code = codes.get(str(int(value)))
+            # As CSV has it.
+            code = codes.get(str(float(value)))
         if code is not None and (isinstance(value, str) or not lost):
             return code
         if spec.role == "target":

@@ -106,18 +106,17 @@ def text_of(value: Any) -> str:
     Raises:
         TypeError: It has no such form.
     """
-    if isinstance(value, str):
+    if isinstance(value, str | Decimal):
         return str(value)
     if isinstance(value, bool | np.bool_):
         return "true" if value else "false"
-    if isinstance(value, Integral):
-        return str(int(value))
     if isinstance(value, np.datetime64):
         return text_of(value.astype("M8[us]").item())
     if isinstance(value, date | time):  # a datetime is a date
         return value.isoformat()
-    if isinstance(value, Real | Decimal):
-        return str(value) if isinstance(value, Decimal) else str(float(value))
+    if isinstance(value, Real):
+        number = int(value) if isinstance(value, Integral) else float(value)
+        return str(int(number) if number.is_integer() and abs(number) < _EXACT_FLOAT else number)
     raise TypeError("is no text, number, truth value or time")
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from preprocess.table_columns import encoded, is_readable, is_text, whole
+from preprocess.table_text import number_text
 from preprocess.text_arrays import valid_utf8
 from preprocess.text_bytes import invalid_utf8
 from preprocess.text_lines import Lines, find_lines
@@ -208,8 +209,13 @@ def _column(values: Sequence[Any]) -> Any:
         return pa.nulls(len(values), pa.struct([]))
     if kinds == {list}:
         return _lists(values)
-    texts = [v if v is None or isinstance(v, str) else dump_json(v) for v in values]
+    texts = [v if v is None or isinstance(v, str) else _text(v) for v in values]
     return pa.array(texts, pa.large_string()).dictionary_encode()
+
+
+def _text(value: Any) -> str:
+    # Numbers as in other blocks, where the column may hold numbers alone.
+    return number_text(value) if isinstance(value, float) else dump_json(value)
 
 
 def _number_type(values: Sequence[Any]) -> "pa.DataType | None":

@@ -26,7 +26,7 @@ from preprocess.table_spill import (
     write_spill,
 )
 
-_VERSION: Final = 2
+_VERSION: Final = 3
 """Of the blocks: raised when the same source and options give other ones."""
 
 _AHEAD: Final = 2

@@ -243,20 +243,26 @@ def decimal_places(values: Any, options: TableOptions) -> int | None:
     )
 
 
-def text_of(column: Any) -> Any:
-    """Return a column of text, whole numbers, floats or truth values as its text, large_string.
-
-    Whole numbers of CSV are what was written; floats and truth values are as JSON writes them.
-    """
+def written(values: Any) -> Any:
+    """Return numbers, truth values and times as their texts, large_string."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    kind = column.type
-    if pa.types.is_dictionary(kind):
-        return column.cast(kind.value_type).cast(pa.large_string())
-    if pa.types.is_floating(kind):
-        written = [None if value is None else repr(value) for value in column.to_pylist()]
-        return pa.array(written, pa.large_string())
-    if pa.types.is_boolean(kind):
-        return pc.if_else(column, pa.scalar("true", pa.large_string()), "false")
-    return column.cast(pa.large_string())
+    kind = values.type
+    if pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_string(kind):
+        return pc.cast(values, pa.large_string())
+    if pa.types.is_temporal(kind):
+        return pa.array([v.isoformat() for v in values.to_pylist()], pa.large_string())
+    write = number_text if pa.types.is_floating(kind) else str
+    return pa.array([write(value) for value in values.to_pylist()], pa.large_string())
+
+
+def number_text(value: float) -> str:
+    """Return a float as text: a whole number as one, so that 2 and 2.0 are the same category.
+
+    Beyond 2**53, where floats may stand for other whole numbers, it stays a float.
+    """
+    return str(int(value)) if value.is_integer() and abs(value) < _EXACT else str(value)
+
+
+_EXACT: Final = 1 << 53

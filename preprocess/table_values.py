@@ -11,7 +11,14 @@ from numpy.typing import NDArray
 
 from preprocess.errors import SourceError
 from preprocess.table_options import TableOptions
-from preprocess.table_text import to_booleans, to_dates, to_datetimes, to_floats, to_integers
+from preprocess.table_text import (
+    to_booleans,
+    to_dates,
+    to_datetimes,
+    to_floats,
+    to_integers,
+    written,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -177,32 +184,21 @@ def vectors_of(
 
 
 def texts_of(array: "pa.Array") -> Texts:
-    """Convert a column to texts: numbers as `str` writes them, times by ISO 8601."""
+    """Convert a column to texts: numbers as `number_text` writes them, times by ISO 8601."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     if pa.types.is_null(array.type):
         return Texts(pa.array([], pa.large_string()), np.zeros(len(array), np.int64))
     if pa.types.is_floating(array.type):
+        array = pc.add(array.cast(pa.float64()), 0.0)  # -0.0 is 0.0
         array = pc.if_else(pc.is_nan(array), None, array)
     if not pa.types.is_dictionary(array.type):
         array = array.dictionary_encode()
     values = array.dictionary
     if not pa.types.is_large_string(values.type):
-        values = _written(values)
+        values = written(values)
     return Texts(values, _indices(array, len(values)))
-
-
-def _written(values: "pa.Array") -> "pa.LargeStringArray":
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    kind = values.type
-    if pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_string(kind):
-        return pc.cast(values, pa.large_string())
-    if pa.types.is_temporal(kind):
-        return pa.array([v.isoformat() for v in values.to_pylist()], pa.large_string())
-    return pa.array([str(value) for value in values.to_pylist()], pa.large_string())
 
 
 def _indices(array: "pa.DictionaryArray", missing: int) -> NDArray[np.int64]:

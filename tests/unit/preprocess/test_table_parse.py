@@ -15,7 +15,8 @@ from preprocess.table_block import TEXT_KINDS, Block, Evidence
 from preprocess.table_options import TableOptions
 from preprocess.table_parse import parse_block
 from preprocess.table_read import RawBlock, read_blocks
-from preprocess.table_text import text_of, to_datetimes
+from preprocess.table_text import to_datetimes
+from preprocess.table_values import texts_of
 
 
 def parse(tmp_path: Path, name: str, data: bytes | str | pa.Table, **options: Any) -> Block:
@@ -126,7 +127,7 @@ def test_whole_numbers_are_stored_as_such_only_where_their_text_comes_back(tmp_p
     types = [str(column.type) for column in block.table.columns]
     assert [kind == "int64" for kind in types] == [True, False, False, True, False]
     assert block.table.column("b").to_pylist() == ["01", "2"]
-    assert text_of(block.table.column("a").combine_chunks()).to_pylist() == ["1", "-5"]
+    assert texts_of(block.table.column("a").combine_chunks()).values.to_pylist() == ["1", "-5"]
 
 
 def test_quoted_words_for_no_value_are_values(tmp_path: Path) -> None:
