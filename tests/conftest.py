@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from preprocess import ImageOptions, RunOptions, images_to_shards
 from tests.synthetic import write_image_tree
@@ -12,6 +13,10 @@ from tests.synthetic import write_image_tree
 # A shell starts background jobs with SIGINT ignored, and programs that they start inherit that;
 # tests that interrupt what they start need it as at a prompt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# How long an example takes says what else the machine does.
+settings.register_profile("prep", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("prep")
 
 
 @pytest.fixture(scope="session")
