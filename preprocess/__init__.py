@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from preprocess.tables import table_to_shards
     from preprocess.text_options import TextOptions
     from preprocess.token_options import TokenOptions
+    from preprocess.tokenizer_tiktoken import TiktokenFile
     from preprocess.tokens import tokens_to_shards
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "SourceError",
     "TableOptions",
     "TextOptions",
+    "TiktokenFile",
     "TokenOptions",
     "check_dataset",
     "export_tokens",
@@ -39,6 +41,7 @@ _MODULES = {
     "RunOptions": "plan",
     "TableOptions": "table_options",
     "TextOptions": "text_options",
+    "TiktokenFile": "tokenizer_tiktoken",
     "TokenOptions": "token_options",
     "check_dataset": "check",
     "export_tokens": "export",
