@@ -114,8 +114,10 @@ def text_of(value: Any) -> str:
         return text_of(value.astype("M8[us]").item())
     if isinstance(value, date | time):  # a datetime is a date
         return value.isoformat()
+    if isinstance(value, Integral):
+        return str(int(value))
     if isinstance(value, Real):
-        number = int(value) if isinstance(value, Integral) else float(value)
+        number = float(value)
         return str(int(number) if number.is_integer() and abs(number) < _EXACT_FLOAT else number)
     raise TypeError("is no text, number, truth value or time")
 
