@@ -209,6 +209,14 @@ def list_counts(array: Any) -> "NDArray[np.int64]":
     return np.asarray(counts.to_numpy(zero_copy_only=False))
 
 
+def value_at(array: Any, row: int) -> Any:
+    """Return a value for a message: times that Python has not as their numbers."""
+    try:
+        return array[row].as_py()
+    except (ValueError, OverflowError):
+        return array[row].value
+
+
 def string_buffers(
     values: Any,
 ) -> "tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]":

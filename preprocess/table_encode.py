@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from loaders.format.table_schema import ColumnSpec, TableSchema
 from preprocess.errors import SourceError
 from preprocess.table_block import Block
-from preprocess.table_columns import list_counts
+from preprocess.table_columns import list_counts, value_at
 from preprocess.table_options import TableOptions
 from preprocess.table_values import (
     DATETIME_PARTS,
@@ -262,7 +262,7 @@ class _Column:
         return self._error_at(int(place), what)
 
     def _error_at(self, place: int, what: str) -> SourceError:
-        value = self.array[place].as_py()
+        value = value_at(self.array, place)
         return SourceError(
             f"{self.block.key}:{self.block.rows[place]}: column {self.spec.name!r}: "
             f"{str(value)[:80]!r} is {what}"

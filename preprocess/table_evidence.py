@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from preprocess.table_block import NULL, TEXT_KINDS, Evidence
+from preprocess.table_columns import value_at
 from preprocess.table_options import TableOptions
 from preprocess.table_text import (
     decimal_places,
@@ -181,10 +182,7 @@ def _others(column: Any, kinds: frozenset[str], place: Place) -> dict[str, tuple
     if row < 0:
         strange = any(kind.startswith("other:") for kind in kinds)
         return {"string": (str(column.type)[:_SHOWN], place(0))} if strange else {}
-    try:
-        value = str(column[row].as_py())[:_SHOWN]
-    except (ValueError, OverflowError):  # times that Python has not
-        value = str(column[row])[:_SHOWN]
+    value = str(value_at(column, row))[:_SHOWN]
     return dict.fromkeys(sorted(TEXT_KINDS - kinds), (value, place(row)))
 
 

@@ -17,7 +17,7 @@ from preprocess.table_fit_rows import Rows, classes_of
 from preprocess.table_fitted_column import FittedColumn
 from preprocess.table_leaks import leak_notes
 from preprocess.table_options import TableOptions
-from preprocess.table_plan import ColumnPlan
+from preprocess.table_plan import ColumnPlan, without_text
 from preprocess.table_quantiles import Part, order_statistics
 from preprocess.table_schema import plan_time
 from preprocess.table_spill import Spilled
@@ -175,6 +175,10 @@ def _split(
     if options.split_by_time is not None:
         yield from _split_by_time(rows, plan_time(options.split_by_time, evidence))
     elif options.group_by is not None:
+        if why := without_text(evidence[options.group_by]):
+            raise SourceError(
+                f"column {options.group_by!r}: {why}, which make no groups; give --group-by another"
+            )
         yield from _split_groups(rows, options.group_by)
     elif options.stratify:
         yield from _split_classes(rows, target)

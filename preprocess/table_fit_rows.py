@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from preprocess.table_block import Block
-from preprocess.table_columns import list_counts
+from preprocess.table_columns import list_counts, value_at
 from preprocess.table_options import TableOptions
 from preprocess.table_plan import ColumnPlan
 from preprocess.table_spill import SpilledBlock, map_block
@@ -95,7 +95,7 @@ class Rows:
             marked = np.flatnonzero(wanted(array) & (splits != SKIPPED))
             if len(marked):
                 row = int(marked[0])
-                return f"{block.key}:{block.rows[row]}", array[row].as_py()
+                return f"{block.key}:{block.rows[row]}", value_at(array, row)
         return None
 
 

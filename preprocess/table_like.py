@@ -19,6 +19,7 @@ from preprocess.table_block import NULL, Evidence
 from preprocess.table_encode import source_of
 from preprocess.table_fit import Fitted
 from preprocess.table_options import TableOptions
+from preprocess.table_plan import without_text
 from preprocess.table_recipe import FACTS
 from preprocess.table_spill import Spilled, open_block
 from preprocess.table_splits import SKIPPED, SPLIT_NAMES
@@ -138,9 +139,8 @@ def _retyped(evidence: Mapping[str, Evidence], like: Like) -> Iterator[str]:
         if part is not None or found.kinds == NULL or found.missing == found.count:
             continue
         if spec.kind == "categorical":
-            other = next((k for k in found.kinds if k == "list" or k.startswith("other:")), None)
-            if other is not None:
-                yield f"{name!r}: categorical there, {other.removeprefix('other:')} here"
+            if why := without_text(found):
+                yield f"{name!r}: categorical there, and {why} here"
         elif not found.kinds & _ACCEPTED[spec.kind]:
             value, place = found.not_kind.get(spec.kind, ("", ""))
             here = f"{value!r} at {place}" if place else ", ".join(sorted(found.kinds))

@@ -7,12 +7,19 @@ from typing import Final, Literal, Never
 
 from loaders.format.table_schema import ColumnDtype, ColumnKind
 from preprocess.errors import SourceError
+from preprocess.table_block import Evidence
 from preprocess.table_options import Task
 
 PlanKind = ColumnKind | Literal["text", "left_out"]
 
 INT64: Final = (-(1 << 63), (1 << 63) - 1)
 _UINT64: Final = (1 << 64) - 1
+
+_DAY: Final = 86_400_000_000
+"""Microseconds."""
+
+_PYTHON_DAYS: Final = (-719_162, 2_932_897)
+"""Days since 1970 of the years 1 to 9999: Python has no others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +99,19 @@ def with_range(plan: ColumnPlan, low: int, high: int, *, missing: bool) -> Colum
         refuse_column(plan.name, why, *remedies)
     unsigned = unsigned or plan.unsigned
     return replace(plan, low=low, high=high, unsigned=unsigned, nullable=nullable)
+
+
+def without_text(evidence: Evidence) -> str | None:
+    """Return why the values of a column have no text, by which they could be told apart."""
+    other = next((kind for kind in evidence.kinds if kind.startswith("other:")), None)
+    if other is not None or "list" in evidence.kinds:
+        return f"holds {'lists' if other is None else other.removeprefix('other:')}"
+    low, high = evidence.minimum, evidence.maximum
+    unit = {frozenset({"date"}): 1, frozenset({"datetime"}): _DAY}.get(evidence.kinds)
+    if unit is None or low is None or high is None:
+        return None
+    first, end = (day * unit for day in _PYTHON_DAYS)
+    return None if first <= low and high < end else "holds times before the year 1 or after 9999"
 
 
 def refuse_column(name: str, why: str, *remedies: str, place: str = "") -> Never:

@@ -9,7 +9,7 @@ from preprocess.table_asked import check_names, wish_of
 from preprocess.table_block import NULL, Evidence
 from preprocess.table_looks import header_notes, text_notes
 from preprocess.table_options import TableOptions, Task
-from preprocess.table_plan import ColumnPlan, refuse_column, with_name, with_range
+from preprocess.table_plan import ColumnPlan, refuse_column, with_name, with_range, without_text
 from preprocess.table_toml import Wish
 from preprocess.table_values import DATETIME_PARTS, EXACT_FLOAT
 
@@ -143,6 +143,8 @@ def _decide_target(
         task = "classification"
     elif task == "auto" and (kind != "integer" or wish.kind == "numeric"):
         task = "regression"
+    if task == "classification" and (why := without_text(evidence)):
+        raise SourceError(f"target {plan.name!r}: {why}, which are no classes")
     found = _as_kind(plan, evidence, kind)
     if task == "auto" and found.low is not None and found.high is not None:
         few = found.high - found.low < MAX_CLASSES
@@ -165,8 +167,8 @@ def _kind_of(name: str, evidence: Evidence, wish: Wish) -> str:
     """Return the kind of a column: the one asked for if it can be, or the first that fits."""
     kinds = evidence.kinds
     if wish.kind in {"categorical", "text"} or wish.buckets is not None:
-        if "list" in kinds:
-            refuse_column(name, "holds lists, which are neither categories nor text")
+        if why := without_text(evidence):
+            refuse_column(name, f"{why}, which are neither categories nor text")
         return wish.kind or "categorical"
     if not kinds:
         refuse_column(
