@@ -16,6 +16,7 @@ from typing import Final
 
 from preprocess.errors import OutputError, SourceError, output_error
 from preprocess.locks import try_lock
+from preprocess.table_spill import SPILL
 
 _LOCK: Final = "lock"
 
@@ -74,7 +75,8 @@ class Work:
         """
         left = None
         try:
-            if finished or os.listdir(self.folder) == [_LOCK]:
+            # Blocks are of use once all of them are there.
+            if finished or not (self.folder / SPILL).exists():
                 left = self.try_clear()
                 (self.folder / _LOCK).unlink(missing_ok=True)
                 self.folder.rmdir()

@@ -18,7 +18,7 @@ from preprocess.table_options import TableOptions
 from preprocess.table_parse import parse_block
 from preprocess.table_read import RawBlock
 from preprocess.table_scan import Load, Part, spill, spill_parts
-from preprocess.table_spill import Origin, open_block, write_block
+from preprocess.table_spill import SPILL, Origin, open_block, write_block
 from preprocess.table_work import claim_work, hold_work, work_folder
 
 
@@ -56,9 +56,11 @@ def loads(*blocks: Block, error: SampleError | None = None) -> Iterator[Load]:
         raise error
 
 
-def stop_with_a_block(out: Path, *, dry_run: bool) -> None:
+def stop_with_a_block(out: Path, *, dry_run: bool, parsed: bool = True) -> None:
     with hold_work(out, dry_run=dry_run) as work:
         (work.folder / "00000000.arrow").write_bytes(b"x")
+        if parsed:
+            (work.folder / SPILL).write_bytes(b"{}")
         raise KeyboardInterrupt
 
 
@@ -227,6 +229,12 @@ def test_the_folder_between_the_steps_is_one_runs_and_goes_with_it(tmp_path: Pat
     (folder / "mine.txt").write_text("x")
     with pytest.raises(OutputError, match=r"holds 'mine.txt', which prep did not write"):
         claim_work(folder)
+
+
+def test_blocks_of_a_table_that_was_not_parsed_to_its_end_are_not_kept(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        stop_with_a_block(tmp_path / "out", dry_run=False, parsed=False)
+    assert os.listdir(tmp_path) == []
 
 
 def test_a_dry_run_leaves_no_folder(tmp_path: Path) -> None:
