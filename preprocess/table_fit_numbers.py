@@ -1,5 +1,6 @@
 """A column of numbers, fitted: its stored type from all rows, its statistics from train."""
 
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -100,7 +101,7 @@ def fit_floats(plan: ColumnPlan, rows: Rows) -> FittedColumn:
     """
     if plan.dtype not in {None, "float32", "float64"}:
         raise SourceError(f"column {plan.name!r}: {plan.dtype} is no type of kind {plan.kind}")
-    rounded = _rounded_whole(plan, rows)
+    rounded = rounded_whole(plan, rows)
     # Whether float32 holds whole numbers that float64 does not hold is not asked of all blocks.
     exact = plan.float32_exact and not rounded
     narrow = plan.float32 or (exact and plan.dtype is None)
@@ -138,8 +139,8 @@ def _refuse_large(plan: ColumnPlan, rows: Rows) -> None:
     )
 
 
-def _rounded_whole(plan: ColumnPlan, rows: Rows) -> list[Loss]:
-    """Return what float64 loses of whole numbers that stand among floats."""
+def rounded_whole(plan: ColumnPlan, rows: Rows) -> list[Loss]:
+    """Return what float64 loses of whole numbers that become floats; infinite ones are no loss."""
     if not plan.beyond_float:
         return []
     count, worst = 0, 0
@@ -149,7 +150,7 @@ def _rounded_whole(plan: ColumnPlan, rows: Rows) -> list[Loss]:
         texts = texts_of(array).of_rows(splits != SKIPPED)
         values = plain_numbers(texts.values, rows.options).to_pylist()
         for text, times in zip(values, texts.counts()[:-1].tolist(), strict=True):
-            if times and _WHOLE.fullmatch(text):
+            if times and _WHOLE.fullmatch(text) and not math.isinf(float(text)):
                 error = abs(int(float(text)) - int(text))
                 count += times if error else 0
                 worst = max(worst, error)

@@ -18,12 +18,14 @@ from preprocess.table_asked import check_names
 from preprocess.table_block import NULL, Evidence
 from preprocess.table_encode import source_of
 from preprocess.table_fit import Fitted
+from preprocess.table_fit_numbers import rounded_whole
+from preprocess.table_fit_rows import Rows
 from preprocess.table_options import TableOptions
-from preprocess.table_plan import without_text
+from preprocess.table_plan import ColumnPlan, without_text
 from preprocess.table_recipe import FACTS
 from preprocess.table_spill import Spilled, open_block
 from preprocess.table_splits import SKIPPED, SPLIT_NAMES
-from preprocess.table_values import column_array, numbers_of
+from preprocess.table_values import EXACT_FLOAT, column_array, numbers_of
 
 _NO_ROWS: Final = np.zeros(SKIPPED + 1, np.int64)
 
@@ -155,16 +157,30 @@ def _retyped(evidence: Mapping[str, Evidence], like: Like) -> Iterator[str]:
                 yield f"{name!r}: {beyond} is outside {first}..{last}, which is stored there"
 
 
-def rounded_notes(spilled: Spilled, like: Like, options: TableOptions) -> Iterator[str]:
-    """Say which new floats lose something in float32, as the dataset stores the column."""
+def rounded_notes(spilled: Spilled, like: Like, rows: Rows) -> Iterator[str]:
+    """Say which new numbers lose something in float64 or float32, as the dataset stores them."""
+    options = rows.options
     for spec in like.schema.columns:
-        if spec.kind == "float" and spec.dtype == "float32":
+        if spec.kind != "float":
+            continue
+        plan = ColumnPlan(name=spec.name, kind="float", source=spec.name, beyond_float=True)
+        for loss in rounded_whole(plan, rows) if _beyond_float(spilled.evidence[spec.name]) else ():
+            yield (
+                f"column {spec.name!r}: {loss.values:,} values: {loss.what}, the worst by "
+                f"{loss.worst:.6g}"
+            )
+        if spec.dtype == "float32":
             count, worst = _rounded(spilled, spec, options)
             if count:
                 yield (
                     f"column {spec.name!r}: {count:,} values are rounded to float32, as it is in "
                     f"{like.root}, the worst by {worst:.6g}"
                 )
+
+
+def _beyond_float(evidence: Evidence) -> bool:
+    low, high = evidence.minimum or 0, evidence.maximum or 0
+    return low <= -EXACT_FLOAT or high >= EXACT_FLOAT
 
 
 def _rounded(spilled: Spilled, spec: ColumnSpec, options: TableOptions) -> tuple[int, float]:
@@ -187,7 +203,8 @@ def fit_like(spilled: Spilled, like: Like, options: TableOptions) -> Fitted:
     """
     check_like(spilled, like, options)
     splits = _splits(spilled, like.schema)
-    totals = sum((np.bincount(rows, minlength=SKIPPED + 1) for rows in splits), _NO_ROWS)
+    totals = sum((np.bincount(each, minlength=SKIPPED + 1) for each in splits), _NO_ROWS)
+    rows = Rows(blocks=spilled.blocks, splits=splits, options=options)
     return Fitted(
         schema=like.schema,
         vocabularies=like.vocabularies,
@@ -197,7 +214,7 @@ def fit_like(spilled: Spilled, like: Like, options: TableOptions) -> Fitted:
         task=like.task,
         unknown={},
         sources={spec.name: source_of(spec, like.schema) for spec in like.schema.columns},
-        notes=tuple(rounded_notes(spilled, like, options)),
+        notes=tuple(rounded_notes(spilled, like, rows)),
     )
 
 

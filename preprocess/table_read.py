@@ -120,7 +120,9 @@ def _read_csv(
     with open_item(root, item) as file, named_faults(item.key):
         chunks = open_text(file, item.key, _text_options(options)).chunks
         head = next(chunks, b"")
-        delimiter = options.delimiter or ("\t" if kind == "tsv" else find_delimiter(head))
+        within = options.decimal + (options.thousands or "")
+        guess = "\t" if kind == "tsv" else find_delimiter(head, within)
+        delimiter = options.delimiter or guess
         form: RawBlock | None = None
         for records in numbered_records(
             _ended(chain([head], chunks)), delimiter, item.key, MAX_RECORD_NBYTES
@@ -152,13 +154,17 @@ def _ended(chunks: Iterator[bytes]) -> Iterator[bytes]:
         yield before if before.endswith((b"\n", b"\r")) else before + b"\n"
 
 
-def find_delimiter(head: bytes) -> str:
-    """Return what stands between the fields of the first record; a comma where that is in doubt."""
+def find_delimiter(head: bytes, within: str = "") -> str:
+    """Return what stands between the fields of the first record; a comma where that is in doubt.
+
+    Marks that stand within numbers do so here too, if there is another one.
+    """
     # What stands between quotes is taken out, whole lines with it.
     line = re.sub(rb'"[^"]*("|$)', b"", head.lstrip(b"\r\n"))
     line = re.split(rb"[\r\n]", line, maxsplit=1)[0]
     found = [mark for mark in DELIMITERS if mark.encode() in line]
-    return found[0] if len(found) == 1 else ","
+    between = [mark for mark in found if mark not in within] or found
+    return between[0] if len(between) == 1 else ","
 
 
 def _take_names(

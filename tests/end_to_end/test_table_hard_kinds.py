@@ -43,6 +43,17 @@ def stored(tmp_path: Path) -> np.ndarray:
     return np.load(tmp_path / "out/train/00000.record.npy")
 
 
+@pytest.mark.parametrize("digits", [400, 5000])
+def test_a_whole_number_beyond_every_float_is_infinite_among_floats(
+    tmp_path: Path, digits: int
+) -> None:
+    result = prepare(tmp_path, f"a,b\n1.5,1\n{'9' * digits},2\n")
+
+    assert result.exit_code == 0
+    assert stored(tmp_path)["a"].tolist() == [1.5, np.inf]
+    assert "column 'a': 1 infinite values" in result.stdout
+
+
 @pytest.mark.parametrize(
     "column",
     [

@@ -55,3 +55,11 @@ def test_a_column_that_is_ignored_among_new_rows_must_be_there(tmp_path: Path) -
 
     assert result.exit_code == 1
     assert "--ignore 'w': no such column" in result.stderr
+
+
+def test_whole_numbers_that_a_stored_float_does_not_hold_are_noted(tmp_path: Path) -> None:
+    result = prepare_like(tmp_path, {"z": [0.1, 2.5]}, {"z": [(1 << 53) + 1, 3, 1 << 53]})
+
+    assert result.exit_code == 0
+    said = "column 'z': 1 values: whole numbers beyond 2**53 rounded to float64, the worst by 1"
+    assert said in result.stdout

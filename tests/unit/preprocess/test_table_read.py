@@ -59,6 +59,16 @@ def test_the_first_record_tells_the_delimiter_and_a_comma_is_taken_in_doubt(
     assert find_delimiter(head) == mark
 
 
+@pytest.mark.parametrize(
+    ("line", "within", "mark"),
+    [(b"1,5;2,5", ",", ";"), (b"1,5;2,5", ".", ","), (b"a,b", ",", ","), (b"1|2,5;3", ",", ",")],
+)
+def test_a_mark_within_numbers_is_no_delimiter_where_another_one_is_there(
+    line: bytes, within: str, mark: str
+) -> None:
+    assert find_delimiter(line, within) == mark
+
+
 def test_tsv_is_cut_at_tabs_whatever_else_its_header_holds(tmp_path: Path) -> None:
     (block,) = read(write(tmp_path, "a.tsv", "x,1\ty\n1\t2\n"))
     assert columns(block) == {"x,1": [1], "y": [2]}
