@@ -94,6 +94,8 @@ def claim_work(folder: Path) -> Work:
         OutputError: Another run has it, it holds files of others, or it cannot be written.
     """
     try:
+        if folder.is_symlink():  # what it points to may be anybody's
+            raise OutputError(f"{folder}: a link, where a table lies between its steps; move it")
         folder.mkdir(parents=True, exist_ok=True)
         foreign = sorted(name for name in os.listdir(folder) if not _OURS.fullmatch(name))
         if foreign:

@@ -237,6 +237,18 @@ def test_blocks_of_a_table_that_was_not_parsed_to_its_end_are_not_kept(tmp_path:
     assert os.listdir(tmp_path) == []
 
 
+def test_a_link_in_the_place_of_the_folder_is_not_followed(tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "00000000.arrow").write_bytes(b"x")
+    work_folder(tmp_path / "out").symlink_to(other)
+
+    with pytest.raises(OutputError, match="a link"):
+        claim_work(work_folder(tmp_path / "out"))
+
+    assert os.listdir(other) == ["00000000.arrow"]
+
+
 def test_a_dry_run_leaves_no_folder(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         stop_with_a_block(tmp_path / "out", dry_run=True)
