@@ -15,6 +15,7 @@ from preprocess.item_files import open_item
 from preprocess.sources import Item
 from preprocess.table_columns import is_text, readable_columns, with_unread
 from preprocess.table_csv import find_integers
+from preprocess.table_int96 import unit_of_times
 from preprocess.table_json import columns_of_sample
 from preprocess.table_list import kind_of_item
 from preprocess.table_options import DELIMITERS, TableOptions
@@ -219,13 +220,13 @@ def _read_parquet(root: Path, item: Item, options: TableOptions) -> Iterator[Raw
     with open_table(root, item) as source:
         schema = pyarrow.parquet.read_schema(source)
         _check_unique(schema.names, item.key)
-        source.seek(0)
+        wanted = readable_columns(schema, options)
         with pyarrow.parquet.ParquetFile(
             source,
             buffer_size=_READ_NBYTES,
             pre_buffer=False,
             page_checksum_verification=True,
-            coerce_int96_timestamp_unit="us",
+            coerce_int96_timestamp_unit=unit_of_times(source, item, wanted),
             read_dictionary=_dictionaries(source, schema),
         ) as file:
             count = file.metadata.num_row_groups
@@ -236,7 +237,6 @@ def _read_parquet(root: Path, item: Item, options: TableOptions) -> Iterator[Raw
             row = 1 + sum(sizes[: groups.start])
             if not sum(sizes[groups.start :]):
                 return
-            wanted = readable_columns(schema, options)
             for batch in file.iter_batches(
                 batch_size=_batch_rows(file, groups),
                 row_groups=list(groups),

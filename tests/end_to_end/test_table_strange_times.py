@@ -83,3 +83,26 @@ def test_a_target_that_is_one_time_beyond_the_year_9999_is_constant(tmp_path: Pa
 
     assert result.exit_code == 1
     assert f"constant: every row has {FAR}" in result.stderr
+
+
+@pytest.mark.parametrize("finer", [False, True])
+def test_times_of_96_bits_are_stored_or_refused_but_not_cut(tmp_path: Path, finer: bool) -> None:
+    times = pa.array([1_000_000_000 + finer, None, -1000], pa.timestamp("ns"))
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"t": times}), path, use_deprecated_int96_timestamps=True)
+
+    result = call("table", path, tmp_path / "out")
+
+    assert result.exit_code == finer
+    assert ("column 't': holds timestamp[ns]" in result.stderr) == finer
+
+
+def test_far_times_of_96_bits_are_stored(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    times = pa.array([10**17, 0], pa.timestamp("us"))  # beyond nanoseconds of 64 bits
+    pq.write_table(pa.table({"t": times}), path, use_deprecated_int96_timestamps=True)
+
+    assert call("table", path, tmp_path / "out").exit_code == 0
+
+    codes = np.load(tmp_path / "out/train/00000.record.npy")["t"]
+    assert int(codes[0]) - int(codes[1]) == 10**17
