@@ -23,12 +23,10 @@ from loaders.format.files import (
 )
 from preprocess.errors import SampleError
 from preprocess.table_block import Block, Evidence
+from preprocess.table_work import SPILL
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-SPILL: Final = "spill.json"
-"""Written when all blocks are there; what it says is checked before they are used again."""
 
 _DECIMAL: Final = "__decimal__"
 

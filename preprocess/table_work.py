@@ -16,9 +16,11 @@ from typing import Final
 
 from preprocess.errors import OutputError, SourceError, output_error
 from preprocess.locks import try_lock
-from preprocess.table_spill import SPILL
 
 _LOCK: Final = "lock"
+
+SPILL: Final = "spill.json"
+"""Written when all blocks are there; what it says is checked before they are used again."""
 
 _OURS: Final = re.compile(
     r"lock|tmp-.*|spill\.json|[0-9]{8}\.arrow|[0-9]{4,8}\.codes|(train|validation|test)\.[0-9]{4}"

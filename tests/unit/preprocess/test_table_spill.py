@@ -18,8 +18,8 @@ from preprocess.table_options import TableOptions
 from preprocess.table_parse import parse_block
 from preprocess.table_read import RawBlock
 from preprocess.table_scan import Load, Part, spill, spill_parts
-from preprocess.table_spill import SPILL, Origin, open_block, write_block
-from preprocess.table_work import claim_work, hold_work, work_folder
+from preprocess.table_spill import Origin, open_block, write_block
+from preprocess.table_work import SPILL, claim_work, hold_work, work_folder
 
 
 def make_block(key: str, first: int, values: list[str | None], **more: list[int]) -> Block:
