@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, NoReturn
 
 from loaders.errors import FormatError
@@ -257,7 +258,7 @@ def _refuse_empty(plan: Plan, skipped: Sequence[SampleError], *, listed: bool) -
     Args:
         plan: What is known of the run.
         skipped: What could not be read.
-        listed: List that where the dataset would be, unless there is one already.
+        listed: List that where the dataset would be, unless something else is there.
 
     Raises:
         SourceError: Always.
@@ -268,7 +269,7 @@ def _refuse_empty(plan: Plan, skipped: Sequence[SampleError], *, listed: bool) -
     said = f"{name}: no record could be read, no dataset is written; "
     said += f"the first of {len(skipped):,} faults: " if len(skipped) > 1 else ""
     said += str(skipped[0])
-    if listed and not (plan.out / MANIFEST).exists():
+    if listed and _is_free(plan.out):
         lines = [to_json({"key": error.key, "reason": error.reason}) for error in skipped]
         try:
             plan.out.mkdir(parents=True, exist_ok=True)
@@ -277,6 +278,11 @@ def _refuse_empty(plan: Plan, skipped: Sequence[SampleError], *, listed: bool) -
             raise output_error(plan.out, error) from error
         said += f"; listed in {plan.out / SKIPPED}"
     raise SourceError(said)
+
+
+def _is_free(out: Path) -> bool:
+    """Say whether a folder holds nothing, or what an earlier refusal has listed there."""
+    return not out.is_dir() or {path.name for path in out.iterdir()} <= {SKIPPED}
 
 
 def _check_splits(rows: Mapping[str, BlockRows], options: TableOptions) -> None:

@@ -149,6 +149,22 @@ def test_a_source_without_a_row_that_can_be_read_is_refused_and_what_it_has_list
     assert prepare(bad, tmp_path / "out").exit_code == 0
 
 
+@pytest.mark.parametrize("more", [(), ("--overwrite",)])
+def test_a_list_of_faults_replaces_no_file_of_others(tmp_path: Path, more: tuple[str, ...]) -> None:
+    (tmp_path / "a.csv").write_text("a,b\n1\n")
+    out = tmp_path / "out"
+    out.mkdir()
+    for name in ("notes.txt", "skipped.jsonl"):
+        (out / name).write_text("mine")
+    done = prepare(tmp_path / "a.csv", out, *more)
+    assert done.exit_code == 1
+    assert "a.csv:2" in done.stderr
+    assert {path.name: path.read_text() for path in out.iterdir()} == {
+        "notes.txt": "mine",
+        "skipped.jsonl": "mine",
+    }
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
