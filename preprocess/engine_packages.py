@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     Encoded = tuple[NDArray[np.uint32], NDArray[np.int64]]
 
 _REMEMBERED_NBYTES: Final = 112 << 20
-"""What the process may grow by for each tokenizer that remembers words. To make one anew costs 0.1 s
-and the words that it knew: where that came 16 times in 1 GB of ordinary text, a third of the time."""
+"""What the process may grow by for each tokenizer that remembers words. To make one anew costs 0.1
+s and the words that it knew: where that came 16 times in 1 GB of ordinary text, a third of the
+time."""
 
 Encoder = Callable[["pa.LargeStringArray"], "Encoded"]
 """[N] texts -> ids of all back to back [T] uint32, and how many each has [N] int64."""
