@@ -1,6 +1,7 @@
 """One column of values -> what is stored of it: codes with an offset, codes of texts, or floats."""
 
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from typing import Any, Final
 
 import numpy as np
@@ -9,7 +10,8 @@ from numpy.typing import NDArray
 
 from loaders.errors import SelectionError
 from loaders.format.table_schema import ColumnSpec
-from loaders.table_values import MisfitError, Values, floats, is_missing, text_of, whole_numbers
+from loaders.format.value_texts import text_of
+from loaders.table_values import MisfitError, Values, floats, is_missing, whole_numbers
 
 UNKNOWN: Final = 1
 """Code of a value that a vocabulary does not have."""
@@ -153,6 +155,8 @@ def _look(spec: ColumnSpec, codes: Codes | None) -> Callable[[Any], int]:
         if code is None and isinstance(value, float | np.floating) and value.is_integer():
             # As CSV has it.
             code = codes.get(str(float(value)))
+        elif code is None and isinstance(value, Decimal):
+            code = codes.get(str(value))
         if code is not None and (isinstance(value, str) or not lost):
             return code
         if spec.role == "target":

@@ -100,28 +100,6 @@ def floats(values: Values) -> NDArray[np.float64]:
     return found
 
 
-def text_of(value: Any) -> str:
-    """Return a value that is not missing as `prep table` writes it for a vocabulary.
-
-    Raises:
-        TypeError: It has no such form.
-    """
-    if isinstance(value, str | Decimal):
-        return str(value)
-    if isinstance(value, bool | np.bool_):
-        return "true" if value else "false"
-    if isinstance(value, np.datetime64):
-        return text_of(value.astype("M8[us]").item())
-    if isinstance(value, date | time):  # a datetime is a date
-        return value.isoformat()
-    if isinstance(value, Integral):
-        return str(int(value))
-    if isinstance(value, Real):
-        number = float(value)
-        return str(int(number) if number.is_integer() and abs(number) < _EXACT_FLOAT else number)
-    raise TypeError("is no text, number, truth value or time")
-
-
 def _plain_array(values: Values) -> NDArray[Any] | None:
     """Return values as an array of numbers or times, if that changes none of them."""
     if isinstance(values, np.ndarray):

@@ -16,6 +16,23 @@ TEXT_KINDS: Final = frozenset({"integer", "float", "boolean", "date", "datetime"
 
 NULL: Final = frozenset({"null"})
 
+ZONED: Final = "times with a time zone"
+NAIVE: Final = "times without one"
+
+MIXED_TEXT: Final[dict[str, str]] = {
+    "whole numbers": "7",
+    "floats": "0.5, whole ones as 7",
+    "decimals": "0.5, without zeros at their ends",
+    "truth values": "true or false",
+    "dates": "2024-02-29",
+    NAIVE: "2024-02-29T12:00:00",
+    ZONED: "2024-02-29T12:00:00+00:00",
+    "times of day": "12:00:00",
+    "lists": "nothing",
+    "text": "it is",
+}
+"""What the columns of files hold -> how it is written as a category."""
+
 _DAY: Final = 86_400_000_000
 """Microseconds."""
 
@@ -45,6 +62,7 @@ class Evidence:
         list_lengths: The shortest and the longest list; None where there is none.
         is_typed: Some values are strings by their type, whatever they look like.
         from_bytes: Some of them are bytes by their type, and valid UTF-8.
+        types: What the files have, as `MIXED_TEXT` names it, and the place of the first value.
     """
 
     count: int
@@ -59,6 +77,7 @@ class Evidence:
     list_lengths: tuple[int, int] | None = None
     is_typed: bool = False
     from_bytes: bool = False
+    types: dict[str, str] = field(default_factory=dict)
 
     def merged(self, other: "Evidence") -> "Evidence":
         """Return what is known of both: this one's rows, then the other's."""
@@ -85,6 +104,7 @@ class Evidence:
             ),
             is_typed=self.is_typed or other.is_typed,
             from_bytes=self.from_bytes or other.from_bytes,
+            types={**self.types, **{t: p for t, p in other.types.items() if t not in self.types}},
         )
 
     def _common(self, other: "Evidence") -> frozenset[str]:

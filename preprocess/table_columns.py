@@ -7,6 +7,7 @@ import numpy as np
 
 from preprocess.errors import SampleError
 from preprocess.table_options import TableOptions
+from preprocess.table_ordinals import refuse_ordinals
 from preprocess.table_plan import with_name
 from preprocess.text_bytes import invalid_utf8
 
@@ -63,8 +64,13 @@ def is_readable(kind: "pa.DataType") -> bool:
     )
 
 
-def readable_columns(schema: "pa.Schema", options: TableOptions) -> list[str]:
-    """Name the columns that are read."""
+def readable_columns(schema: "pa.Schema", options: TableOptions, key: str) -> list[str]:
+    """Name the columns that are read; `key` names the file.
+
+    Raises:
+        SourceError: One of them would be stored as something else.
+    """
+    refuse_ordinals(schema, options, key)
     unread = options.unread
     return [field.name for field in schema if field.name not in unread and is_readable(field.type)]
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from preprocess.table_block import NULL, TEXT_KINDS, Evidence
+from preprocess.table_block import NAIVE, NULL, TEXT_KINDS, ZONED, Evidence
 from preprocess.table_columns import value_at
 from preprocess.table_options import TableOptions
 from preprocess.table_text import (
@@ -74,6 +74,7 @@ def text_evidence(
         not_kind=not_kind,
         leading_zeros=padded,
         float32_exact=exact,
+        types={"text": place(_first_row(column, 0))},
     )
 
 
@@ -164,7 +165,31 @@ def typed_evidence(column: Any, kinds: frozenset[str], place: Place) -> Evidence
         float32_exact=exact,
         list_lengths=lengths,
         is_typed=kinds == {"string"},
+        types=_types(column, kinds, place) if missing < len(column) else {},
     )
+
+
+_TYPES: Final = {
+    "integer": "whole numbers",
+    "float": "floats",
+    "decimal": "decimals",
+    "boolean": "truth values",
+    "date": "dates",
+    "time": "times of day",
+    "list": "lists",
+}
+
+
+def _types(column: Any, kinds: frozenset[str], place: Place) -> dict[str, str]:
+    """Name the type of a column and its first value; what CSV and JSON have written is text."""
+    import pyarrow.compute as pc
+
+    row = 0 if column[0].is_valid else pc.index(column.is_valid(), value=True).as_py()
+    if "string" in kinds:
+        return {"text": place(row)}
+    if kinds == {"datetime"}:
+        return {NAIVE if column.type.tz is None else ZONED: place(row)}
+    return {_TYPES[kind]: place(row) for kind in kinds if kind in _TYPES}
 
 
 def unread_evidence(count: int) -> Evidence:

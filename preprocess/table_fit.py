@@ -17,7 +17,7 @@ from preprocess.table_fit_rows import Rows, classes_of
 from preprocess.table_fitted_column import FittedColumn
 from preprocess.table_leaks import leak_notes
 from preprocess.table_options import TableOptions
-from preprocess.table_plan import ColumnPlan, without_text
+from preprocess.table_plan import ColumnPlan, mixed_notes, without_text
 from preprocess.table_quantiles import Part, order_statistics
 from preprocess.table_schema import plan_time
 from preprocess.table_spill import Spilled
@@ -135,7 +135,7 @@ def fit(
         task=None if target is None else target.task,
         unknown={column.spec.name: column.unknown for column in fitted if column.unknown},
         sources={plan.name: (plan.source, plan.part) for plan in stored},
-        notes=tuple(notes),
+        notes=tuple(dict.fromkeys(notes)),
         codes={column.spec.name: column.codes for column in fitted if column.codes is not None},
     )
 
@@ -179,6 +179,7 @@ def _split(
             raise SourceError(
                 f"column {options.group_by!r}: {why}, which make no groups; give --group-by another"
             )
+        yield from mixed_notes(options.group_by, evidence[options.group_by])
         yield from _split_groups(rows, options.group_by)
     elif options.stratify:
         yield from _split_classes(rows, target)

@@ -4,6 +4,7 @@ import math
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -19,7 +20,7 @@ from preprocess.table_quantiles import HELD, Part, quantiles, quantiles_of_count
 from preprocess.table_splits import SKIPPED, TRAIN
 from preprocess.table_statistics import Tally, column_statistics, tally
 from preprocess.table_text import plain_numbers
-from preprocess.table_values import texts_of
+from preprocess.table_values import numbers_of, texts_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -140,11 +141,16 @@ def _refuse_large(plan: ColumnPlan, rows: Rows) -> None:
 
 
 def rounded_whole(plan: ColumnPlan, rows: Rows) -> list[Loss]:
-    """Return what float64 loses of whole numbers that become floats; infinite ones are no loss."""
+    """Return what float64 loses of numbers that it does not hold; infinite ones are no loss.
+
+    These are whole numbers among floats, and decimals.
+    """
     if not plan.beyond_float:
         return []
     count, worst = 0, 0
     for array, splits in rows.arrays(plan.source):
+        if _is_decimal(array):
+            return _rounded_decimals(plan, rows)
         if _is_floating(array):
             continue
         texts = texts_of(array).of_rows(splits != SKIPPED)
@@ -156,6 +162,32 @@ def rounded_whole(plan: ColumnPlan, rows: Rows) -> list[Loss]:
                 worst = max(worst, error)
     what = "whole numbers beyond 2**53 rounded to float64"
     return [Loss(what=what, values=count, worst=float(worst))] if count else []
+
+
+def _rounded_decimals(plan: ColumnPlan, rows: Rows) -> list[Loss]:
+    """Return what float64 loses of decimals, over all rows."""
+    import pyarrow as pa
+
+    count, worst = 0, Decimal(0)
+    for array, splits in rows.arrays(plan.source):
+        found = array.filter(pa.array(splits != SKIPPED)).drop_null().dictionary_encode()
+        values = found.dictionary
+        stored, _ = numbers_of(values, "float", rows.options, name=plan.name).rows()
+        counts = np.bincount(found.indices.to_numpy(), minlength=len(values))
+        for value, near, times in zip(
+            values.to_pylist(), stored.tolist(), counts.tolist(), strict=True
+        ):
+            if error := abs(Decimal(near) - value):
+                count += times
+                worst = max(worst, error)
+    what = "decimals rounded to float64"
+    return [Loss(what=what, values=count, worst=float(worst))] if count else []
+
+
+def _is_decimal(array: "pa.Array") -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_decimal(array.type))
 
 
 def _is_floating(array: "pa.Array") -> bool:

@@ -8,6 +8,7 @@ from preprocess.errors import SourceError
 from preprocess.table_block import Block
 from preprocess.table_columns import readable_columns, with_unread
 from preprocess.table_options import TableOptions
+from preprocess.table_ordinals import refuse_ordinals
 from preprocess.table_parse import parse_block
 from preprocess.table_read import RawBlock
 from preprocess.text_records import listed
@@ -45,7 +46,7 @@ def _as_table(frame: Any, options: TableOptions) -> "pa.Table":
         frame = frame.to_arrow()
     if isinstance(frame, pa.Table):
         _check_names(list(frame.column_names))
-        selected = frame.select(readable_columns(frame.schema, options))
+        selected = frame.select(readable_columns(frame.schema, options, FRAME))
         return with_unread(selected, frame.schema, len(frame), options)
     if not hasattr(frame, "iloc"):
         kind = f"{type(frame).__module__}.{type(frame).__qualname__}"
@@ -57,7 +58,9 @@ def _as_table(frame: Any, options: TableOptions) -> "pa.Table":
         pa.nulls(len(frame)) if name in unread else _as_column(frame.iloc[:, index], name)
         for index, name in enumerate(names)
     ]
-    return pa.table(columns, names=names)
+    table = pa.table(columns, names=names)
+    refuse_ordinals(table.schema, options, FRAME)
+    return table
 
 
 def _check_names(names: list[str]) -> None:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from loaders.format.value_texts import number_text
 from preprocess.table_columns import encoded, is_readable, is_text, whole
-from preprocess.table_text import number_text
 from preprocess.text_arrays import valid_utf8
 from preprocess.text_bytes import invalid_utf8
 from preprocess.text_lines import Lines, find_lines

@@ -21,7 +21,7 @@ from preprocess.table_fit import Fitted
 from preprocess.table_fit_numbers import rounded_whole
 from preprocess.table_fit_rows import Rows
 from preprocess.table_options import TableOptions
-from preprocess.table_plan import ColumnPlan, without_text
+from preprocess.table_plan import ColumnPlan, mixed_notes, without_text
 from preprocess.table_recipe import FACTS
 from preprocess.table_spill import Spilled, open_block
 from preprocess.table_splits import SKIPPED, SPLIT_NAMES
@@ -158,9 +158,11 @@ def _retyped(evidence: Mapping[str, Evidence], like: Like) -> Iterator[str]:
 
 
 def rounded_notes(spilled: Spilled, like: Like, rows: Rows) -> Iterator[str]:
-    """Say which new numbers lose something in float64 or float32, as the dataset stores them."""
+    """Say which new numbers lose something in float64 or float32, and which types are mixed."""
     options = rows.options
     for spec in like.schema.columns:
+        if spec.kind == "categorical":
+            yield from mixed_notes(spec.name, spilled.evidence[spec.name])
         if spec.kind != "float":
             continue
         plan = ColumnPlan(name=spec.name, kind="float", source=spec.name, beyond_float=True)
@@ -180,7 +182,7 @@ def rounded_notes(spilled: Spilled, like: Like, rows: Rows) -> Iterator[str]:
 
 def _beyond_float(evidence: Evidence) -> bool:
     low, high = evidence.minimum or 0, evidence.maximum or 0
-    return low <= -EXACT_FLOAT or high >= EXACT_FLOAT
+    return low <= -EXACT_FLOAT or high >= EXACT_FLOAT or "decimal" in evidence.kinds
 
 
 def _rounded(spilled: Spilled, spec: ColumnSpec, options: TableOptions) -> tuple[int, float]:

@@ -2,12 +2,13 @@
 
 import json
 import shlex
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final, Literal, Never
 
 from loaders.format.table_schema import ColumnDtype, ColumnKind
 from preprocess.errors import SourceError
-from preprocess.table_block import Evidence
+from preprocess.table_block import MIXED_TEXT, NAIVE, ZONED, Evidence
 from preprocess.table_options import Task
 
 PlanKind = ColumnKind | Literal["text", "left_out"]
@@ -41,7 +42,7 @@ class ColumnPlan:
         unsigned: Whole numbers are uint64, since some are beyond int64.
         nullable: A code is kept for missing values.
         float32_exact: float32 holds all numbers.
-        beyond_float: Whole numbers among floats may be beyond what float64 holds.
+        beyond_float: Whole numbers among floats may be beyond what float64 holds, or decimals.
         word: The first value that is no number, and its place; None where there is none.
         buckets: Values are hashed into so many.
         min_count: Rarer values share the code of unknown ones.
@@ -106,12 +107,27 @@ def without_text(evidence: Evidence) -> str | None:
     other = next((kind for kind in evidence.kinds if kind.startswith("other:")), None)
     if other is not None or "list" in evidence.kinds:
         return f"holds {'lists' if other is None else other.removeprefix('other:')}"
+    types = evidence.types
+    if "lists" in types:  # in some files
+        return f"holds lists ({types['lists']}) beside other values"
+    if ZONED in types and NAIVE in types:
+        return f"holds {ZONED} ({types[ZONED]}) and {NAIVE} ({types[NAIVE]}) together"
     low, high = evidence.minimum, evidence.maximum
     unit = {frozenset({"date"}): 1, frozenset({"datetime"}): _DAY}.get(evidence.kinds)
     if unit is None or low is None or high is None:
         return None
     first, end = (day * unit for day in _PYTHON_DAYS)
     return None if first <= low and high < end else "holds times before the year 1 or after 9999"
+
+
+def mixed_notes(name: str, evidence: Evidence) -> Iterator[str]:
+    """Say how values are told apart whose types are not the same in all files."""
+    types = evidence.types
+    # Whole numbers, also as floats, and dates are written in one way alone.
+    same = types.keys() <= {"whole numbers", "floats"} or evidence.kinds & {"integer", "date"}
+    if len(types) > 1 and not same:
+        said = "; ".join(f"{what} ({types[what]}) as {MIXED_TEXT[what]}" for what in types)
+        yield f"column {name!r}: values of different types are one where their texts are: {said}"
 
 
 def refuse_column(name: str, why: str, *remedies: str, place: str = "") -> Never:

@@ -220,7 +220,7 @@ def _read_parquet(root: Path, item: Item, options: TableOptions) -> Iterator[Raw
     with open_table(root, item) as source:
         schema = pyarrow.parquet.read_schema(source)
         _check_unique(schema.names, item.key)
-        wanted = readable_columns(schema, options)
+        wanted = readable_columns(schema, options, item.key)
         with pyarrow.parquet.ParquetFile(
             source,
             buffer_size=_READ_NBYTES,
@@ -287,7 +287,7 @@ def _read_arrow(root: Path, item: Item, options: TableOptions) -> Iterator[RawBl
     with open_table(root, item) as source:
         schema, batches = open_batches(source, item.key)
         _check_unique(schema.names, item.key)
-        wanted = readable_columns(schema, options)
+        wanted = readable_columns(schema, options, item.key)
         row = 1
         for part in of_block_size(batch.select(wanted) for batch in batches if len(batch)):
             for start in range(0, len(part), _MAX_ROWS):

@@ -9,7 +9,14 @@ from preprocess.table_asked import check_names, wish_of
 from preprocess.table_block import NULL, Evidence
 from preprocess.table_looks import header_notes, text_notes
 from preprocess.table_options import TableOptions, Task
-from preprocess.table_plan import ColumnPlan, refuse_column, with_name, with_range, without_text
+from preprocess.table_plan import (
+    ColumnPlan,
+    mixed_notes,
+    refuse_column,
+    with_name,
+    with_range,
+    without_text,
+)
 from preprocess.table_toml import Wish
 from preprocess.table_values import DATETIME_PARTS, EXACT_FLOAT
 
@@ -188,7 +195,7 @@ def _kind_of(name: str, evidence: Evidence, wish: Wish) -> str:
 
 def _not_a(name: str, kind: str, evidence: Evidence, asked: str) -> str:
     """Refuse a kind that not all values are of, by the first value that is not."""
-    if kind == "float" and evidence.kinds & {"integer"}:
+    if kind == "float" and evidence.kinds & {"integer", "decimal"}:
         return "float"
     value, place = evidence.not_kind.get(kind, (None, None))
     article = "a number" if kind in {"float", "integer"} else f"of kind {kind}"
@@ -209,12 +216,13 @@ def _as_kind(plan: ColumnPlan, evidence: Evidence, kind: str) -> ColumnPlan:
         said = tuple(text_notes(plan.name, evidence))
         written = "string" in evidence.kinds and not evidence.is_typed and not said
         word = evidence.not_kind.get("float") if written else None
+        said += tuple(mixed_notes(plan.name, evidence))
         return replace(plan, kind="categorical", notes=said, word=word)
     if kind == "list":
         return _as_vector(plan, evidence)
     if kind == "float" or plan.dtype in {"float32", "float64"}:
         low, high = evidence.minimum or 0, evidence.maximum or 0
-        exact = low > -EXACT_FLOAT and high < EXACT_FLOAT
+        exact = low > -EXACT_FLOAT and high < EXACT_FLOAT and "decimal" not in evidence.kinds
         return replace(plan, kind="float", beyond_float=not exact)
     notes: tuple[str, ...] = ()
     if kind == "time":

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from loaders.format.value_texts import decimal_text, number_text
 from preprocess.table_columns import string_buffers
 from preprocess.table_options import TableOptions
 
@@ -253,16 +254,5 @@ def written(values: Any) -> Any:
         return pc.cast(values, pa.large_string())
     if pa.types.is_temporal(kind):
         return pa.array([v.isoformat() for v in values.to_pylist()], pa.large_string())
-    write = number_text if pa.types.is_floating(kind) else str
+    write = number_text if pa.types.is_floating(kind) else decimal_text
     return pa.array([write(value) for value in values.to_pylist()], pa.large_string())
-
-
-def number_text(value: float) -> str:
-    """Return a float as text: a whole number as one, so that 2 and 2.0 are the same category.
-
-    Beyond 2**53, where floats may stand for other whole numbers, it stays a float.
-    """
-    return str(int(value)) if value.is_integer() and abs(value) < _EXACT else str(value)
-
-
-_EXACT: Final = 1 << 53

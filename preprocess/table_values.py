@@ -222,7 +222,9 @@ def _plain(
     source = array.type
     valid = np.asarray(array.is_valid())
     if kind == "float":
-        if pa.types.is_decimal(source) or pa.types.is_integer(source):
+        if pa.types.is_decimal(source):
+            array = pc.cast(array, pa.string())  # Arrow's own way is not to the nearest float
+        elif pa.types.is_integer(source):
             array = pc.cast(array, pa.float64(), safe=False)
         values = pc.cast(array, pa.float64()).fill_null(np.nan).to_numpy()
         return values, ~np.isnan(values)
