@@ -16,15 +16,14 @@ from torch import Tensor
 
 from loaders.errors import FormatError, SelectionError
 from loaders.format.records import RecordPart
+from loaders.format.table_column import ENTRIES
 from loaders.format.table_schema import ColumnSpec, TableSchema
 from loaders.table_floats import Floats
 from loaders.table_numbers import Numeric, Step, standard_steps, value_steps
 from loaders.table_put import Put
 from loaders.views import Take, fresh
 
-NUMERIC: Final = "numeric"
-CATEGORICAL: Final = "categorical"
-TARGET: Final = "target"
+NUMERIC, CATEGORICAL, TARGET = ENTRIES
 
 _TORCH: Final = {
     "uint8": torch.uint8,
@@ -179,7 +178,7 @@ def sort_columns(schema: TableSchema, where: str) -> Columns:
     features = [spec for spec in stored if spec.role == "feature"]
     vectors = tuple(spec for spec in features if spec.kind == "vector")
     for spec in vectors:
-        if spec.name in {NUMERIC, CATEGORICAL, TARGET}:
+        if spec.name in ENTRIES:
             raise SelectionError(
                 f"{where}: a vector column is called {spec.name!r}, as an entry of batches is: "
                 "give it another name and prepare the table again"

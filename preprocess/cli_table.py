@@ -24,7 +24,7 @@ def _columns(name: str, text: str) -> Callable[[Command], Command]:
 
 
 @click.command(cls=GlobCommand, short_help="Turn a table into shards of packed records.")
-@click.argument("source", type=click.Path(path_type=Path), metavar="SRC")
+@click.argument("source", type=FOLDER, metavar="SRC")
 @click.argument("out", type=FOLDER)
 @click.option("--target", metavar="NAME", help="Column to predict.")
 @click.option(

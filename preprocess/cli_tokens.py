@@ -41,7 +41,7 @@ class GlobCommand(click.Command):
 
 
 @click.command(cls=GlobCommand, short_help="Turn texts into shards of token ids.")
-@click.argument("source", type=click.Path(path_type=Path), metavar="SRC")
+@click.argument("source", type=FOLDER, metavar="SRC")
 @click.argument("out", type=FOLDER)
 @click.option(
     "--tokenizer",

@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from loaders.format.table_column import ENTRIES
 from loaders.format.table_schema import TableSchema
 from preprocess.errors import SourceError, output_error
 from preprocess.table_block import Evidence
@@ -109,6 +110,7 @@ def fit(
     stored = [plan for plan in plans if plan.kind not in NOT_STORED]
     with ThreadPoolExecutor(workers, thread_name_prefix="prep-fit") as pool:
         fitted = _fit_columns(stored, rows, pool)
+        _check_vectors(fitted)
         leaks = list(leak_notes(stored, rows, pool, workers))
     notes += [note for column in fitted for note in column.notes]
     notes += _unknown_notes(stored, fitted)
@@ -138,6 +140,16 @@ def fit(
         notes=tuple(dict.fromkeys(notes)),
         codes={column.spec.name: column.codes for column in fitted if column.codes is not None},
     )
+
+
+def _check_vectors(fitted: Sequence[FittedColumn]) -> None:
+    for column in fitted:
+        if column.spec.kind == "vector" and column.spec.name in ENTRIES:
+            raise SourceError(
+                f"column {column.spec.name!r}: lists have a batch's entry of their own, and this "
+                "one has another meaning: give the column another name, or leave it out with "
+                f"--ignore {column.spec.name}"
+            )
 
 
 def _fit_columns(

@@ -123,6 +123,10 @@ def _transcoded(
         raise SampleError(
             key, f"not valid {encoding.upper()}: {error.reason} at byte {place:,}"
         ) from error
+    except UnicodeError as error:  # has no place: no byte order mark
+        raise SampleError(
+            key, f"not valid {encoding.upper()}: {error}; -le or -be at its end says the order"
+        ) from error
 
 
 def _encoded(text: str, key: str, options: TextOptions) -> bytes:

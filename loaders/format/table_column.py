@@ -33,6 +33,9 @@ _UNSIGNED: Final = 1 << 63
 """Offset of unsigned numbers of 64 bits, as int64."""
 _MAX_EXPONENT: Final = 400
 
+ENTRIES: Final = ("numeric", "categorical", "target")
+"""Entries of batches, beside which vectors have their own names."""
+
 _VOCABULARY = re.compile(r"table/vocabulary/[0-9]{4,8}\.json")
 
 

@@ -149,6 +149,22 @@ def test_a_source_without_a_row_that_can_be_read_is_refused_and_what_it_has_list
     assert prepare(bad, tmp_path / "out").exit_code == 0
 
 
+@pytest.mark.parametrize("name", ["target", "numeric", "categorical"])
+def test_a_vector_that_batches_could_not_name_is_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / "a.jsonl").write_text(f'{{"{name}": [1, 2], "a": 1}}\n')
+    done = prepare(tmp_path / "a.jsonl", tmp_path / "out")
+    assert done.exit_code == 1
+    assert f"--ignore {name}" in done.stderr
+    assert prepare(tmp_path / "a.jsonl", tmp_path / "out", "--ignore", name).exit_code == 0
+
+
+def test_an_empty_source_is_not_the_working_folder(tmp_path: Path) -> None:
+    for words in (("table",), ("tokens", "--tokenizer", "t")):
+        done = call(words[0], "", tmp_path / "out", *words[1:])
+        assert done.exit_code == 2
+        assert "the path is empty" in done.stderr
+
+
 @pytest.mark.parametrize("more", [(), ("--overwrite",)])
 def test_a_list_of_faults_replaces_no_file_of_others(tmp_path: Path, more: tuple[str, ...]) -> None:
     (tmp_path / "a.csv").write_text("a,b\n1\n")

@@ -185,6 +185,14 @@ def test_utf16_without_a_mark_is_not_taken_for_text_with_nul(tmp_path: Path) -> 
     assert Found(write(tmp_path / "b.txt", b"a\0b")).texts == ["a\0b"]
 
 
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-32"])
+def test_an_encoding_that_begins_with_a_mark_is_refused_where_there_is_none(
+    tmp_path: Path, encoding: str
+) -> None:
+    path = write(tmp_path / "a.txt", b"a,b\n1,Caf\xe9\n")
+    assert f"not valid {encoding.upper()}: " in refusal(path, encoding=encoding)
+
+
 @pytest.mark.parametrize("options", [{"encoding": "rot13"}, {"encoding": "no such"}])
 def test_what_is_no_text_encoding_is_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="no text encoding of that name"):
