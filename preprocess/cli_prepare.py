@@ -27,6 +27,28 @@ FOLDER: Final = Folder(path_type=Path, readable=False)  # our own message says w
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
+def split_options(things: str) -> Callable[[Command], Command]:
+    """Return a decorator that adds the options of commands that split what has no splits.
+
+    Args:
+        things: What is split, in the plural.
+    """
+
+    def share(split: str) -> Callable[[Command], Command]:
+        return click.option(
+            f"--{split}",
+            type=click.FloatRange(0, 1, max_open=True),
+            default=0.0,
+            metavar="SHARE",
+            help=f"Share of the {things} for a {split} split, by a stable hash.",
+        )
+
+    seed = click.option(
+        "--split-seed", type=int, default=0, help=f"Chooses other {things} for the splits."
+    )
+    return lambda command: share("validation")(share("test")(seed(command)))
+
+
 def preparing_options(things: str, limit_note: str = "") -> Callable[[Command], Command]:
     """Return a decorator that adds the options of every command that prepares data.
 

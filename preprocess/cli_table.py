@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from preprocess.cli_prepare import FOLDER, Command, carry_out, make_run_options, preparing_options
+from preprocess.cli_prepare import (
+    FOLDER,
+    Command,
+    carry_out,
+    make_run_options,
+    preparing_options,
+    split_options,
+)
 from preprocess.cli_tokens import GlobCommand
 
 if TYPE_CHECKING:
@@ -88,21 +95,7 @@ def _columns(name: str, text: str) -> Callable[[Command], Command]:
     help="CSV: unquoted fields without a value; repeat it, it replaces the default.",
 )
 @click.option("--encoding", metavar="NAME", help="CSV without a byte order mark.  [UTF-8]")
-@click.option(
-    "--validation",
-    type=click.FloatRange(0, 1, max_open=True),
-    default=0.0,
-    metavar="SHARE",
-    help="Share of the rows for a validation split, by a stable hash.",
-)
-@click.option(
-    "--test",
-    type=click.FloatRange(0, 1, max_open=True),
-    default=0.0,
-    metavar="SHARE",
-    help="Share of the rows for a test split, by a stable hash.",
-)
-@click.option("--split-seed", type=int, default=0, help="Chooses other rows for the splits.")
+@split_options("rows")
 @click.option("--stratify", is_flag=True, help="Give every class of the target these shares.")
 @click.option("--group-by", metavar="NAME", help="Keep rows of the same value in one split.")
 @click.option("--split-by-time", metavar="NAME", help="Test on the last rows by this column.")

@@ -15,6 +15,7 @@ from preprocess.cli_prepare import (
     carry_out,
     make_run_options,
     preparing_options,
+    split_options,
 )
 from preprocess.values import ByteCount
 
@@ -127,21 +128,7 @@ class GlobCommand(click.Command):
     show_default=True,
     help="Bytes that are no text: refuse the record or file, or put U+FFFD.",
 )
-@click.option(
-    "--validation",
-    type=click.FloatRange(0, 1, max_open=True),
-    default=0.0,
-    metavar="SHARE",
-    help="Share of the documents for a validation split, by a stable hash.",
-)
-@click.option(
-    "--test",
-    type=click.FloatRange(0, 1, max_open=True),
-    default=0.0,
-    metavar="SHARE",
-    help="Share of the documents for a test split, by a stable hash.",
-)
-@click.option("--split-seed", type=int, default=0, help="Chooses other documents for the splits.")
+@split_options("documents")
 @click.option(
     "--shuffle-documents",
     type=click.IntRange(min=0),

@@ -114,6 +114,46 @@ def stop_and_finish(
     return reached
 
 
+def stop_at_each(
+    stride: int,
+    work: Path,
+    prepare: Callable[..., None],
+    own_folder: Callable[[Path], Path],
+    *,
+    overwrite: bool,
+) -> None:
+    """Stop a run of several steps at every `stride`-th call, and print the last that was reached.
+
+    Args:
+        stride: Calls between two stops.
+        work: Folder for the datasets.
+        prepare: Called with the output folder, `overwrite` and the `seed` of an order.
+        own_folder: Where such a run keeps what lies between its steps; it must be gone at the end.
+        overwrite: Let each run overwrite a dataset of another order.
+
+    Raises:
+        RuntimeError: What is there at the end is not what a run leaves that nobody stops.
+    """
+    whole, out, before = work / "whole", work / "out", work / "before"
+    # In this process: what is loaded here, and threads that begin here, are none of the children's.
+    prepare(whole, overwrite=False, seed=3)
+    expected = read_tree(whole)
+    if overwrite:
+        prepare(before, overwrite=False, seed=4)
+    finish = partial(prepare, out, overwrite=overwrite, seed=3)
+    reached = True
+    fatal = 1 - stride
+    while reached:
+        fatal += stride
+        if overwrite:
+            shutil.copytree(before, out)
+        reached = stop_and_finish(fatal, out, expected, finish, finish)
+        if own_folder(out).exists():
+            raise RuntimeError(f"stopped at call {fatal}: {own_folder(out)} is left")
+        shutil.rmtree(out)
+    sys.stdout.write(f"{fatal}\n")
+
+
 def main(container: Container, stride: int, source: Path, work: Path, before: Path | None) -> None:
     for module in ("cv2", "joblib", "zarr.storage"):
         import_module(module)  # once, not in every child

@@ -7,7 +7,6 @@ the same command must leave the bytes of a run that nobody stopped, and nothing 
 "overwrite", each run overwrites a dataset of another order.
 """
 
-import shutil
 import sys
 from functools import partial
 from importlib import import_module
@@ -17,39 +16,18 @@ from preprocess.plan import RunOptions
 from preprocess.table_options import TableOptions
 from preprocess.table_work import work_folder
 from preprocess.tables import table_to_shards
-from tests.crash.bomb import stop_and_finish
-from tests.recipes import read_tree
+from tests.crash.bomb import stop_at_each
 
 
-def prepare(source: Path, out: Path, *, overwrite: bool = False, seed: int = 3) -> None:
+def prepare(source: Path, out: Path, *, overwrite: bool, seed: int) -> None:
     options = TableOptions(target="y", validation=0.3, shuffle=seed)
     run_options = RunOptions(shard_nbytes=120, workers=1, overwrite=overwrite)
     table_to_shards(source, out, options, run_options)
 
 
-def main(stride: int, source: Path, work: Path, *, overwrite: bool) -> None:
-    import_module("joblib")
-    import_module("pyarrow.csv")
-    whole, out, before = work / "whole", work / "out", work / "before"
-    # In this process: threads of Arrow's that begin here are none of the children's.
-    prepare(source, whole)
-    expected = read_tree(whole)
-    if overwrite:
-        prepare(source, before, seed=4)
-    finish = partial(prepare, source, out, overwrite=overwrite)
-    reached = True
-    fatal = 1 - stride
-    while reached:
-        fatal += stride
-        if overwrite:
-            shutil.copytree(before, out)
-        reached = stop_and_finish(fatal, out, expected, finish, finish)
-        if work_folder(out).exists():
-            raise RuntimeError(f"stopped at call {fatal}: {work_folder(out)} is left")
-        shutil.rmtree(out)
-    sys.stdout.write(f"{fatal}\n")
-
-
 if __name__ == "__main__":
     every, source, work, *rest = sys.argv[1:]
-    main(int(every), Path(source), Path(work), overwrite=rest == ["overwrite"])
+    import_module("joblib")
+    import_module("pyarrow.csv")
+    run = partial(prepare, Path(source))
+    stop_at_each(int(every), Path(work), run, work_folder, overwrite=rest == ["overwrite"])

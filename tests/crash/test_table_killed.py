@@ -1,7 +1,5 @@
 """A run over a table that is stopped anywhere: the same command finishes it."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -10,10 +8,7 @@ from loaders.format.spec import read_manifest
 from preprocess.plan import RunOptions
 from preprocess.table_options import TableOptions
 from preprocess.tables import table_to_shards
-
-ROOT = Path(__file__).parents[2]
-SECONDS = 600
-"""Beyond any machine's load; what is waited for ends by itself."""
+from tests.crash.children import last_stop
 
 
 def write_source(folder: Path) -> Path:
@@ -31,25 +26,7 @@ def test_a_table_whose_run_is_killed_at_any_call_is_finished_by_the_same_command
 ) -> None:
     source = write_source(tmp_path / "source")
 
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "tests.crash.table_bomb",
-            str(stride),
-            str(source),
-            str(tmp_path),
-            *mode,
-        ],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=False,
-    )
-
-    assert done.returncode == 0, done.stderr
-    assert int(done.stdout) > 60
+    assert last_stop("table_bomb", stride, source, tmp_path, *mode) > 60
 
 
 def test_the_bytes_of_a_table_do_not_depend_on_workers(tmp_path: Path) -> None:

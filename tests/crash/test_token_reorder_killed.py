@@ -1,17 +1,12 @@
 """Documents that are put in order in two runs: killed anywhere, the same command finishes."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.crash.children import last_stop
 from tests.tokenizers_made import LINES, make_bpe
-
-ROOT = Path(__file__).parents[2]
-SECONDS = 600
-"""Beyond any machine's load; what is waited for ends by itself."""
 
 
 @pytest.mark.parametrize("mode", [[], ["overwrite"]], ids=["new", "overwriting"])
@@ -26,23 +21,4 @@ def test_a_run_in_two_passes_that_is_killed_at_any_call_is_finished_by_the_same_
         (source / f"{name}.jsonl").write_text(f"{text}not JSON\n", encoding="utf-8")
     tokenizer = make_bpe(tmp_path / "bpe")
 
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "tests.crash.token_bomb",
-            str(stride),
-            str(tokenizer),
-            str(source),
-            str(tmp_path),
-            *mode,
-        ],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=False,
-    )
-
-    assert done.returncode == 0, done.stderr
-    assert int(done.stdout) > 150
+    assert last_stop("token_bomb", stride, tokenizer, source, tmp_path, *mode) > 150

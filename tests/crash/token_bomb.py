@@ -7,7 +7,6 @@ call the run ends at, the same command must leave the bytes of a run that nobody
 nothing beside them. With "overwrite", each run overwrites a dataset of another order.
 """
 
-import shutil
 import sys
 from functools import partial
 from pathlib import Path
@@ -16,13 +15,10 @@ from preprocess.plan import RunOptions
 from preprocess.token_options import TokenOptions
 from preprocess.token_reorder import first_folder
 from preprocess.tokens import tokens_to_shards
-from tests.crash.bomb import stop_and_finish
-from tests.recipes import read_tree
+from tests.crash.bomb import stop_at_each
 
 
-def prepare(
-    tokenizer: str, source: Path, out: Path, *, overwrite: bool = False, seed: int = 3
-) -> None:
+def prepare(tokenizer: str, source: Path, out: Path, *, overwrite: bool, seed: int) -> None:
     options = TokenOptions(
         tokenizer=tokenizer,
         engine="transformers",
@@ -36,27 +32,7 @@ def prepare(
     tokens_to_shards(source, out, options, run_options)
 
 
-def main(stride: int, tokenizer: str, source: Path, work: Path, *, overwrite: bool) -> None:
-    whole, out, before = work / "whole", work / "out", work / "before"
-    # Not in a child: what is loaded here need not be loaded in every one.
-    prepare(tokenizer, source, whole)
-    expected = read_tree(whole)
-    if overwrite:
-        prepare(tokenizer, source, before, seed=4)
-    finish = partial(prepare, tokenizer, source, out, overwrite=overwrite)
-    reached = True
-    fatal = 1 - stride
-    while reached:
-        fatal += stride
-        if overwrite:
-            shutil.copytree(before, out)
-        reached = stop_and_finish(fatal, out, expected, finish, finish)
-        if first_folder(out).exists():
-            raise RuntimeError(f"stopped at call {fatal}: {first_folder(out)} is left")
-        shutil.rmtree(out)
-    sys.stdout.write(f"{fatal}\n")
-
-
 if __name__ == "__main__":
     every, tokenizer, source, work, *rest = sys.argv[1:]
-    main(int(every), tokenizer, Path(source), Path(work), overwrite=rest == ["overwrite"])
+    run = partial(prepare, tokenizer, Path(source))
+    stop_at_each(int(every), Path(work), run, first_folder, overwrite=rest == ["overwrite"])
