@@ -1,19 +1,26 @@
 """Columns as Arrow has read them: which are read at all, text as bytes and as dictionaries."""
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from loaders.format.records import NAME_RULE, is_name
 from preprocess.errors import SampleError
 from preprocess.table_options import TableOptions
 from preprocess.table_ordinals import refuse_ordinals
 from preprocess.table_plan import with_name
 from preprocess.text_bytes import invalid_utf8
+from preprocess.text_records import listed
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
+
+
+LETTERS_SHOWN: Final = 60
+"""Of a name that is too long, in a message."""
 
 
 def is_text(kind: "pa.DataType") -> bool:
@@ -62,6 +69,21 @@ def is_readable(kind: "pa.DataType") -> bool:
         or is_text(kind)
         or is_bytes(kind)
     )
+
+
+def fault_of_names(names: Sequence[str]) -> str | None:
+    """Say why columns cannot have these names, if they cannot."""
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        return f"several columns are named {listed(twice)}; give every column a name of its own"
+    for number, name in enumerate(names, 1):
+        if not name:
+            return f"column {number} has no name"
+        if not is_name(name):
+            return (
+                f"column {number} is called {listed([name[:LETTERS_SHOWN]])}, expected {NAME_RULE}"
+            )
+    return None
 
 
 def readable_columns(schema: "pa.Schema", options: TableOptions, key: str) -> list[str]:

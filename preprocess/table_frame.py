@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from preprocess.errors import SourceError
 from preprocess.table_block import Block
-from preprocess.table_columns import readable_columns, with_unread
+from preprocess.table_columns import fault_of_names, readable_columns, with_unread
 from preprocess.table_options import TableOptions
 from preprocess.table_ordinals import refuse_ordinals
 from preprocess.table_parse import parse_block
 from preprocess.table_read import RawBlock
-from preprocess.text_records import listed
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -64,11 +63,8 @@ def _as_table(frame: Any, options: TableOptions) -> "pa.Table":
 
 
 def _check_names(names: list[str]) -> None:
-    twice = [name for name, count in Counter(names).items() if count > 1]
-    if twice:
-        raise SourceError(f"{FRAME}: several columns are named {listed(twice)}")
-    if "" in names:
-        raise SourceError(f"{FRAME}: column {names.index('') + 1} has no name")
+    if (fault := fault_of_names(names)) is not None:
+        raise SourceError(f"{FRAME}: {fault}")
 
 
 def _as_column(series: Any, name: str) -> "pa.Array | pa.ChunkedArray":

@@ -1,7 +1,6 @@
 """Files of tables -> raw blocks: bytes of whole records, or ranges of rows, some MB at a time."""
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -13,7 +12,7 @@ from preprocess.csv_rows import take_record
 from preprocess.errors import SampleError
 from preprocess.item_files import open_item
 from preprocess.sources import Item
-from preprocess.table_columns import is_text, readable_columns, with_unread
+from preprocess.table_columns import fault_of_names, is_text, readable_columns, with_unread
 from preprocess.table_csv import find_integers
 from preprocess.table_int96 import unit_of_times
 from preprocess.table_json import columns_of_sample
@@ -26,7 +25,6 @@ from preprocess.text_lines import find_lines
 from preprocess.text_lines import read_blocks as read_line_blocks
 from preprocess.text_options import TextOptions
 from preprocess.text_quotes import count_lines, numbered_records
-from preprocess.text_records import listed
 from preprocess.text_tables import named_faults, of_block_size, open_batches, open_table
 
 if TYPE_CHECKING:
@@ -176,18 +174,13 @@ def _take_names(
     if not options.header:
         fields, rest = [""] * len(fields), data
     names = tuple(name or f"column_{index}" for index, name in enumerate(fields, 1))
-    _check_unique(names, key)
+    _check_names(names, key)
     return names, rest
 
 
-def _check_unique(names: Sequence[str], key: str) -> None:
-    twice = [name for name, count in Counter(names).items() if count > 1]
-    if twice:
-        raise SampleError(
-            key, f"several columns are named {listed(twice)}; give every column a name of its own"
-        )
-    if "" in names:
-        raise SampleError(key, f"column {names.index('') + 1} has no name")
+def _check_names(names: Sequence[str], key: str) -> None:
+    if (fault := fault_of_names(names)) is not None:
+        raise SampleError(key, fault)
 
 
 def _read_json(root: Path, item: Item, options: TableOptions) -> Iterator[RawBlock]:
@@ -219,7 +212,7 @@ def _read_parquet(root: Path, item: Item, options: TableOptions) -> Iterator[Raw
 
     with open_table(root, item) as source:
         schema = pyarrow.parquet.read_schema(source)
-        _check_unique(schema.names, item.key)
+        _check_names(schema.names, item.key)
         wanted = readable_columns(schema, options, item.key)
         with pyarrow.parquet.ParquetFile(
             source,
@@ -286,7 +279,7 @@ def _batch_rows(file: "pyarrow.parquet.ParquetFile", groups: range) -> int:
 def _read_arrow(root: Path, item: Item, options: TableOptions) -> Iterator[RawBlock]:
     with open_table(root, item) as source:
         schema, batches = open_batches(source, item.key)
-        _check_unique(schema.names, item.key)
+        _check_names(schema.names, item.key)
         wanted = readable_columns(schema, options, item.key)
         row = 1
         for part in of_block_size(batch.select(wanted) for batch in batches if len(batch)):

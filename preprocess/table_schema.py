@@ -4,9 +4,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from loaders.format.records import NAME_RULE, is_name
 from preprocess.errors import SourceError
 from preprocess.table_asked import check_names, wish_of
 from preprocess.table_block import NULL, Evidence
+from preprocess.table_columns import LETTERS_SHOWN
 from preprocess.table_looks import header_notes, text_notes
 from preprocess.table_options import TableOptions, Task
 from preprocess.table_plan import (
@@ -67,6 +69,9 @@ def decide(
     for name in columns:
         wish = wish_of(name, options, wishes.get(name, Wish()))
         if wish.kind == "ignore":
+            continue
+        if not is_name(name):  # of JSON, whose records name what they hold
+            refusals.append(f"column {name[:LETTERS_SHOWN]!a}: expected {NAME_RULE}")
             continue
         try:
             plan = _decide_column(name, evidence[name], options, wish)

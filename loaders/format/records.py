@@ -26,6 +26,8 @@ MAX_PARTS: Final = 1 << 16
 MAX_NAME: Final = 4096
 """Characters of a name."""
 
+NAME_RULE: Final = f"a name of 1 to {MAX_NAME:,} characters of Unicode, none of them NUL"
+
 MAX_RECORD_NBYTES: Final = 1 << 24
 
 _PADDING: Final = "_padding"
@@ -34,12 +36,13 @@ _PART_LENGTH: Final = 3
 
 def check_name(place: Place, name: str) -> None:
     """Refuse a name that NumPy, zarr or UTF-8 could not hold: empty, overlong, NUL, half a pair."""
+    place.expect(is_name(name), name, NAME_RULE)
+
+
+def is_name(name: str) -> bool:
+    """Say whether NumPy, zarr and UTF-8 can hold a name."""
     whole = 0 < len(name) <= MAX_NAME and "\0" not in name
-    place.expect(
-        whole and not any("\ud800" <= sign <= "\udfff" for sign in name),
-        name,
-        f"a name of 1 to {MAX_NAME} characters of Unicode, none of them NUL",
-    )
+    return whole and not any("\ud800" <= sign <= "\udfff" for sign in name)
 
 
 def pack_record(parts: Iterable[RecordPart]) -> tuple[RecordPart, ...]:

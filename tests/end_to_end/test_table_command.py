@@ -149,6 +149,14 @@ def test_a_source_without_a_row_that_can_be_read_is_refused_and_what_it_has_list
     assert prepare(bad, tmp_path / "out").exit_code == 0
 
 
+def test_a_name_that_no_dataset_could_hold_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"a\\u0000c": 1}\n')
+    done = prepare(tmp_path / "a.jsonl", tmp_path / "out")
+    assert done.exit_code == 1
+    assert "none of them NUL" in done.stderr
+    assert os.listdir(tmp_path) == ["a.jsonl"]
+
+
 @pytest.mark.parametrize("name", ["target", "numeric", "categorical"])
 def test_a_vector_that_batches_could_not_name_is_refused(tmp_path: Path, name: str) -> None:
     (tmp_path / "a.jsonl").write_text(f'{{"{name}": [1, 2], "a": 1}}\n')

@@ -111,6 +111,17 @@ def test_columns_of_the_same_name_are_refused(tmp_path: Path) -> None:
         read(tmp_path / "b.parquet")
 
 
+@pytest.mark.parametrize("name", ["a\0c", "x" * 5000])
+def test_names_that_no_dataset_could_hold_are_refused_with_their_file(
+    tmp_path: Path, name: str
+) -> None:
+    with pytest.raises(SampleError, match=r"a\.csv:1: column 2 .*1 to 4,096 characters"):
+        read(write(tmp_path, "a.csv", f"x,{name}\n1,2\n"))
+    pyarrow.parquet.write_table(pa.table([[1]], names=[name]), tmp_path / "b.parquet")
+    with pytest.raises(SampleError, match=r"b\.parquet: column 1 .*1 to 4,096 characters"):
+        read(tmp_path / "b.parquet")
+
+
 def test_a_header_that_is_not_utf8_is_named_by_its_line(tmp_path: Path) -> None:
     with pytest.raises(SampleError, match=r"a\.csv:1: the header is not valid UTF-8"):
         read(write(tmp_path, "a.csv", b"x,\xff\n1,2\n"))
