@@ -22,7 +22,7 @@ from loaders.format.spec import (
     read_manifest,
 )
 from loaders.images import Size, image_views
-from loaders.views import View, checked_indices
+from loaders.views import View, gather_batch
 
 _VIEWS: Final[Mapping[str, Callable[[SplitSpec, Size, str], tuple[View, ...]]]] = {
     "images": image_views,
@@ -201,13 +201,7 @@ class ShardDataset(Dataset[dict[str, Any]]):
             IndexError: An index is out of range.
             FormatError: A shard is not what the manifest promises.
         """
-        wanted = checked_indices(indices, len(self))
-        buffers = {
-            view.name: np.empty((len(wanted), *view.field.shape), view.field.numpy_dtype)
-            for view in self.views
-        }
-        self.gather_into(wanted, buffers)
-        return self.show({name: torch.from_numpy(rows) for name, rows in buffers.items()})
+        return Batch(gather_batch(self, indices))
 
     def gather_into(self, indices: NDArray[np.int64], buffers: Mapping[str, NDArray[Any]]) -> None:
         """Copy the stored rows of a batch into arrays of the caller.

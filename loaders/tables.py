@@ -23,7 +23,7 @@ from loaders.table_numbers import Numeric, moments
 from loaders.table_texts import open_texts
 from loaders.table_views import TARGET, Codes, holds_codes, sort_columns, table_entries
 from loaders.token_store import LENGTH
-from loaders.views import Part, Take, checked_indices, fresh
+from loaders.views import Part, Take, fresh, gather_batch
 
 _MOST_DIMENSIONS: Final = 600
 
@@ -251,10 +251,7 @@ class TableDataset(Dataset[dict[str, Any]]):
             IndexError: An index is out of range.
             FormatError: A shard is not what the manifest promises.
         """
-        wanted = checked_indices(indices, len(self))
-        buffers = {part.name: np.empty(*part.layout(wanted)) for part in self.views}
-        self.gather_into(wanted, buffers)
-        return self.show({name: torch.from_numpy(rows) for name, rows in buffers.items()})
+        return Batch(gather_batch(self, indices))
 
     def gather_into(self, indices: NDArray[np.int64], buffers: Mapping[str, NDArray[Any]]) -> None:
         """Copy the records of a batch into an array of the caller.

@@ -14,7 +14,7 @@ from torch.utils.data import Dataset
 
 from loaders.dataset import Batch
 from loaders.token_store import KEY, METADATA, TokenStore, concatenate_into
-from loaders.views import Part, checked_indices
+from loaders.views import Part, gather_batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,10 +115,7 @@ class TokenView(Dataset[dict[str, Any]]):
             IndexError: An index is out of range.
             FormatError: A shard is not what the manifest promises.
         """
-        wanted = checked_indices(indices, len(self))
-        buffers = {part.name: np.empty(*part.layout(wanted)) for part in self.views}
-        self.gather_into(wanted, buffers)
-        return self.show({name: torch.from_numpy(array) for name, array in buffers.items()})
+        return Batch(gather_batch(self, indices))
 
     def gather_into(self, indices: NDArray[np.int64], buffers: Mapping[str, NDArray[Any]]) -> None:
         """Copy what belongs to a batch into arrays of the caller.

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -104,6 +105,23 @@ class ShowsInto(Protocol):
     def show_into(self, rows: Mapping[str, Tensor], take: Take) -> Mapping[str, Any]:
         """Turn filled arrays in host memory into a batch; `take` gives the memory for it."""
         ...
+
+
+def gather_batch(dataset: Gatherable, indices: Any) -> Mapping[str, Any]:
+    """Return a batch in memory of its own.
+
+    Args:
+        dataset: Gathers and shows it.
+        indices: [B] integers in -len..len-1, in any order, repeats allowed.
+
+    Raises:
+        IndexError: An index is out of range, or they are no list of integers.
+        FormatError: A shard is not what the manifest promises.
+    """
+    wanted = checked_indices(indices, len(dataset))
+    buffers = {part.name: np.empty(*part.layout(wanted)) for part in dataset.views}
+    dataset.gather_into(wanted, buffers)
+    return dataset.show({name: torch.from_numpy(rows) for name, rows in buffers.items()})
 
 
 def checked_indices(indices: Any, count: int) -> NDArray[np.int64]:

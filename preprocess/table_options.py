@@ -5,12 +5,10 @@ from dataclasses import asdict, dataclass
 from shlex import quote
 from typing import Any, Final, Literal, get_args
 
+from preprocess.shares import check_shares
 from preprocess.text_options import TextOptions
 
 Task = Literal["auto", "classification", "regression"]
-
-SPLIT_STEPS: Final = 10_000
-"""Steps in which the share of a split is told apart."""
 
 NULL_VALUES: Final = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None")
 """Fields of CSV that stand for no value, where they are not quoted."""
@@ -157,13 +155,7 @@ class TableOptions:
 
     def _check_splits(self) -> None:
         """Refuse shares outside their range, and ways to split that exclude each other."""
-        shares = (self.validation, self.test)
-        steps = [share * SPLIT_STEPS for share in shares if share != 0]
-        if not all(1 <= step < SPLIT_STEPS for step in steps) or sum(steps) > SPLIT_STEPS - 1:
-            raise ValueError(
-                f"validation, test = {shares}: expected 0, or shares of at least "
-                f"{1 / SPLIT_STEPS} that leave as much for train"
-            )
+        splits = check_shares(self.validation, self.test, self.split_seed)
         ways = [
             name
             for name, chosen in {
@@ -173,12 +165,10 @@ class TableOptions:
             }.items()
             if chosen
         ]
-        if ways and not steps:
+        if ways and not splits:
             raise ValueError(f"{ways[0]}: only with shares for other splits")
         if len(ways) > 1:
             raise ValueError(f"{' and '.join(ways)}: expected one of them")
-        if self.split_seed and not steps:
-            raise ValueError(f"split_seed={self.split_seed}: only with shares for other splits")
         if self.split_seed and self.split_by_time is not None:
             raise ValueError(f"split_seed={self.split_seed}: nothing is drawn with split_by_time")
         if self.stratify and self.target is None:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from preprocess.table_options import SPLIT_STEPS, TableOptions
+from preprocess.shares import SPLIT_STEPS
+from preprocess.table_options import TableOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa

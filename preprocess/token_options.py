@@ -4,6 +4,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import date
 from typing import Any, Final, Literal, get_args
 
+from preprocess.shares import SPLIT_STEPS, check_shares
 from preprocess.text_options import TextOptions
 from preprocess.tokenizer_tiktoken import TiktokenFile
 
@@ -17,9 +18,6 @@ DEDUP_THRESHOLD: Final = 0.8
 
 _MAX_LENGTH: Final = 1 << 24
 """Tokens of a row: beyond any model's context."""
-
-SPLIT_STEPS: Final = 10_000
-"""Steps in which the share of a split is told apart."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,15 +80,7 @@ class TokenOptions:
                 raise ValueError(f"{name}={getattr(self, name)!r}: expected {get_args(allowed)}")
         self._check_layout()
         self._check_order()
-        shares = (self.validation, self.test)
-        steps = [share * SPLIT_STEPS for share in shares if share != 0]
-        if not all(1 <= step < SPLIT_STEPS for step in steps) or sum(steps) > SPLIT_STEPS - 1:
-            raise ValueError(
-                f"validation, test = {shares}: expected 0, or shares of at least "
-                f"{1 / SPLIT_STEPS} that leave as much for train"
-            )
-        if self.split_seed and not steps:
-            raise ValueError(f"split_seed={self.split_seed}: only with shares for other splits")
+        check_shares(self.validation, self.test, self.split_seed)
         if self.chat_day is not None:
             date.fromisoformat(self.chat_day)
 

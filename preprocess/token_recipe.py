@@ -16,11 +16,12 @@ from preprocess.chat import ChatTemplate, read_chat_template
 from preprocess.engines import EngineError, ReferenceEngine, open_engine
 from preprocess.errors import SampleError, SourceError
 from preprocess.recipe import Maker, Redo, Rows
+from preprocess.shares import SPLIT_STEPS
 from preprocess.sources import Item, Listing
 from preprocess.token_first import FirstPass
 from preprocess.token_layouts import AnyLayout
 from preprocess.token_maker import Mismatch, TokenMaker
-from preprocess.token_options import SPLIT_STEPS, Specials, TokenOptions
+from preprocess.token_options import Specials, TokenOptions
 from preprocess.tokenizer import TextTokenizer
 from preprocess.tokenizer_source import TokenizerSource
 

@@ -10,8 +10,8 @@ SECONDS = 600
 """Beyond any machine's load; what is waited for ends by itself."""
 
 
-def last_stop(script: str, *words: str | Path | int) -> int:
-    """Run a script that stops runs at call after call; return the last call that it printed.
+def output_of(script: str, *words: str | Path | int) -> str:
+    """Run a script to its end; return what it printed.
 
     Raises:
         AssertionError: It failed; the message is what it wrote to stderr.
@@ -25,4 +25,4 @@ def last_stop(script: str, *words: str | Path | int) -> int:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    return int(done.stdout)
+    return done.stdout

@@ -8,7 +8,7 @@ from loaders.format.spec import read_manifest
 from preprocess.plan import RunOptions
 from preprocess.table_options import TableOptions
 from preprocess.tables import table_to_shards
-from tests.crash.children import last_stop
+from tests.crash.children import output_of
 
 
 def write_source(folder: Path) -> Path:
@@ -26,7 +26,7 @@ def test_a_table_whose_run_is_killed_at_any_call_is_finished_by_the_same_command
 ) -> None:
     source = write_source(tmp_path / "source")
 
-    assert last_stop("table_bomb", stride, source, tmp_path, *mode) > 60
+    assert int(output_of("table_bomb", stride, source, tmp_path, *mode)) > 60
 
 
 def test_the_bytes_of_a_table_do_not_depend_on_workers(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.crash.children import last_stop
+from tests.crash.children import output_of
 from tests.tokenizers_made import LINES, make_bpe
 
 
@@ -21,4 +21,4 @@ def test_a_run_in_two_passes_that_is_killed_at_any_call_is_finished_by_the_same_
         (source / f"{name}.jsonl").write_text(f"{text}not JSON\n", encoding="utf-8")
     tokenizer = make_bpe(tmp_path / "bpe")
 
-    assert last_stop("token_bomb", stride, tokenizer, source, tmp_path, *mode) > 150
+    assert int(output_of("token_bomb", stride, tokenizer, source, tmp_path, *mode)) > 150

@@ -14,12 +14,9 @@ from loaders.format.files import WORK
 from preprocess.plan import RunOptions
 from preprocess.token_options import TokenOptions
 from preprocess.tokens import tokens_to_shards
+from tests.crash.children import SECONDS, output_of
 from tests.recipes import read_tree
 from tests.tokenizers_made import LINES, make_bpe
-
-ROOT = Path(__file__).parents[2]
-SECONDS = 600
-"""Beyond any machine's load; what is waited for ends by itself."""
 
 PREP = [sys.executable, "-c", "from preprocess.cli import prep; prep()"]
 
@@ -39,19 +36,6 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def output_of(*words: str | Path) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.crash.token_run", *map(str, words)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 @pytest.mark.parametrize(
     "cases",
     [
@@ -66,7 +50,7 @@ def output_of(*words: str | Path) -> str:
 def test_a_run_that_is_killed_at_any_call_is_finished_by_the_same_command(
     cases: list[str], bpe: Path, source: Path, tmp_path: Path
 ) -> None:
-    calls = output_of("kill", bpe, source, tmp_path, *cases).split()
+    calls = output_of("token_run", "kill", bpe, source, tmp_path, *cases).split()
     assert len(calls) == len(cases)
     assert all(int(number) > 60 for number in calls)
 
@@ -78,7 +62,7 @@ def test_a_disk_that_is_full_at_any_byte_gives_one_error_and_keeps_finished_shar
     # The last size lets all shards pass, and not the copy of tokenizer.json.
     sizes = [0, 1, 127, 129, 300, 700, (bpe / "tokenizer.json").stat().st_size - 1]
     words = ["limit", bpe, source, tmp_path / "out", layout, container, *map(str, sizes)]
-    found = [json.loads(line) for line in output_of(*words).splitlines()]
+    found = [json.loads(line) for line in output_of("token_run", *words).splitlines()]
     expected = read_tree(tmp_path / "out")
     assert [one["nbytes"] for one in found] == sizes
     for one in found:

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
+from preprocess.shares import SPLIT_STEPS
 from preprocess.text_options import TextOptions
-from preprocess.token_options import SPLIT_STEPS, TokenOptions
+from preprocess.token_options import TokenOptions
 
 CHAT: dict[str, Any] = {"layout": "chat", "text": TextOptions(json_values=True)}
 
