@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.benchmarks.inputs import empty, run_command, usable_photos
+from tests.benchmarks.inputs import claim_memory, empty, run_command, usable_photos
 from tests.benchmarks.peers import IMG2DATASET, Kernel, SavingPool, pictures_ours, warm
 from tests.benchmarks.rounds import Runs, alternate, report, show
 
@@ -65,13 +65,21 @@ def _img2dataset(setting: Setting, source: Path, out: Path) -> float:
     return float(seconds.read_text())
 
 
+def _make_ready(out: Path, nbytes: int) -> None:
+    empty(out)
+    claim_memory(nbytes)
+
+
 def measure(setting: Setting, scratch: Path) -> Runs:
-    """Run the contenders in turns, everything imported and every pool warm."""
+    """Run the contenders in turns, everything imported and every pool warm.
+
+    Each has done all photos once before the rounds, and finds memory for their bytes ready.
+    """
     source = usable_photos(setting.photos, scratch, setting.count, setting.photo_size)
     files, out = sorted(source.iterdir()), scratch / "out"
     warm("ours")
-    warm_up = usable_photos(None, scratch / "warm", 4 * setting.workers, (640, 480))
-    _ours(setting, warm_up, out)
+    _ours(setting, source, out)
+    empty(out)
     contenders: dict[str, Callable[[], float | None]] = {
         "prep images": partial(_ours, setting, source, out),
         "decode + resize alone": partial(_kernel_alone, setting, files),
@@ -79,11 +87,13 @@ def measure(setting: Setting, scratch: Path) -> Runs:
     with ExitStack() as stack:
         for name, kernel in SAVING.items():
             pool = stack.enter_context(SavingPool(kernel, setting.workers, setting.sizes))
-            pool.run(sorted(warm_up.iterdir()), scratch / "warm_out")
+            pool.run(files, out)
+            empty(out)
             contenders[name] = partial(pool.run, files, out)
         if setting.img2dataset_python is not None:
             contenders["img2dataset resizer"] = partial(_img2dataset, setting, source, out)
-        return alternate(contenders, setting.rounds, between=partial(empty, out))
+        nbytes = setting.count * sum(3 * size**2 for size in setting.sizes)
+        return alternate(contenders, setting.rounds, between=partial(_make_ready, out, nbytes))
 
 
 def main() -> None:
