@@ -4,7 +4,7 @@ import math
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain, islice
 from typing import Any, Final, TypeVar
@@ -12,16 +12,21 @@ from typing import Any, Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-AHEAD: Final = 2
-"""Batches that are gathered or ready before they are asked for."""
+AHEAD: Final = 1
+"""Batches that are gathered or ready before they are asked for, beside the next one. With two,
+batches of 64 images of 224 x 224 took 1.2 times as long: one more buffer in the cache."""
 
 _THREADS: Final = 2
 """Large batches gathered at a time: one thread's Python runs beside the other's copying."""
 
 _THREADED_FROM: Final = 1 << 20
-"""Bytes of a batch from which two threads are faster. The Python of smaller ones takes longer than
-their copying, and two threads then wait for each other: 64 windows of 1,024 tokens took 232
-microseconds with one and 320 with two."""
+"""Copied bytes of a batch from which two threads are faster. The Python of smaller ones takes
+longer than their copying, and two threads then wait for each other: 64 windows of 1,024 tokens took
+153 microseconds with one and 273 with two."""
+
+_THREADED_MADE: Final = 1 << 22
+"""Bytes made of a batch from which they are: windows of 2,048 took 214 and 230, of 4,096 278 and
+264, of 8,192 514 and 381."""
 
 _TOGETHER: Final = 8
 """Small batches that are gathered in one go."""
@@ -61,7 +66,8 @@ class BufferPool:
         self._kept: dict[tuple[tuple[int, ...], np.dtype[Any]], deque[NDArray[Any]]] = {}
         self._lock = threading.Lock()
         # How many references a free array has here differs between versions of Python.
-        self._free_count = next(_counted(deque([np.empty(1, np.uint8)])))[1]
+        alone = deque([np.empty(1, np.uint8)])
+        self._free_count = next(n for n in range(1, 16) if _first_free(alone, n) is not None)
 
     def take(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
         """Return an array of that shape and dtype with arbitrary content."""
@@ -72,9 +78,9 @@ class BufferPool:
         with self._lock:
             arrays = self._kept.pop(layout, None) or deque()
             self._kept[layout] = arrays  # the last is the one that was used last
-            for array, count in _counted(arrays):
-                if count == self._free_count:
-                    return array
+            free = _first_free(arrays, self._free_count)
+            if free is not None:
+                return free
             if len(arrays) >= max(self._limit, min(_POOLED_NBYTES // nbytes, 8 * self._limit)):
                 arrays.popleft()
             arrays.append(np.empty(shape, dtype))
@@ -83,9 +89,11 @@ class BufferPool:
             return arrays[-1]
 
 
-def _counted(arrays: deque[NDArray[Any]]) -> Iterator[tuple[NDArray[Any], int]]:
+def _first_free(arrays: deque[NDArray[Any]], free_count: int) -> NDArray[Any] | None:
     for array in arrays:
-        yield array, sys.getrefcount(array)
+        if sys.getrefcount(array) == free_count:
+            return array
+    return None
 
 
 def run_ahead(
@@ -93,6 +101,7 @@ def run_ahead(
     blocks: Iterable[Block],
     nbytes: Callable[[Block], int],
     *,
+    ahead: int = AHEAD,
     together: bool = False,
     made_nbytes: int = 0,
 ) -> Generator[Result, None, None]:
@@ -102,6 +111,7 @@ def run_ahead(
         function: Called in a thread of its own.
         blocks: Asked for a few more than were yielded.
         nbytes: What `function` copies for a block; asked of the first.
+        ahead: Blocks that are worked out before they are asked for, beside the next one.
         together: Work small blocks out some at a time: handing one from thread to thread takes
             longer than to gather it. An error is then raised up to as many blocks earlier.
         made_nbytes: What `function` makes of a block beside copying it.
@@ -111,7 +121,8 @@ def run_ahead(
     if first is None:
         return
     size = nbytes(first)
-    threads = _THREADS if max(size, made_nbytes) >= _THREADED_FROM else 1
+    large = size >= _THREADED_FROM or made_nbytes >= _THREADED_MADE
+    threads = _THREADS if large else 1
     count = max(1, min(_TOGETHER, _TOGETHER_NBYTES // max(1, size))) if together else 1
     pool = ThreadPoolExecutor(threads, thread_name_prefix="prep-gather")
     running: deque[Future[list[Result]]] = deque()
@@ -119,7 +130,7 @@ def run_ahead(
     try:
         while group := list(islice(rest, count)):
             running.append(pool.submit(_work_out, function, group))
-            if len(running) > AHEAD:
+            if len(running) > ahead:
                 yield from running.popleft().result()
         while running:
             yield from running.popleft().result()

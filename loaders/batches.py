@@ -2,24 +2,26 @@
 
 import math
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from loaders.ahead import AHEAD, BufferPool, run_ahead
 from loaders.device import PinnedRing, Slot, check_device
 from loaders.errors import SelectionError
 from loaders.sampling import Last, Share, chosen_last, visit
 from loaders.state import Course, fingerprint_of, tokens_each
-from loaders.views import Gatherable, ShowsInto
+from loaders.views import Gatherable
 
 _VALID: Final = "valid"
+
+_SLOTS_AHEAD: Final = 2
+"""Batches for a device that are gathered or ready before they are asked for, beside the next."""
 
 _PERMUTED: Final = 16_384
 """Positions permuted at a time: 64 cost 0.5 microseconds each, 4,096 0.015, as many 0.007."""
@@ -134,13 +136,8 @@ class Loader:
         self.last = self._share.last
         self.device = torch.device("cpu") if device is None else check_device(device)
         self._place = _Place()
-        # Ahead, in use, and one not let go of yet.
-        self._pool = BufferPool(AHEAD + 2)
-        self._show_here: Callable[[Mapping[str, Tensor]], Mapping[str, Any]] = dataset.show
-        self._made = 0
-        if isinstance(dataset, ShowsInto):
-            self._made = dataset.made_nbytes
-            self._show_here = partial(dataset.show_into, take=self._pool.take)
+        # The next and those ahead of it, one in use, and one not let go of yet.
+        self._pool = BufferPool(AHEAD + 3)
 
     def __len__(self) -> int:
         """Return the batches in a whole epoch, on each rank alike."""
@@ -202,7 +199,7 @@ class Loader:
         starts = self._share.starts(place.samples)
         wanted = self._wanted(place.epoch, starts)
         if self.device.type == "cpu":
-            made = self._made * self.batch_size
+            made = self.dataset.made_nbytes * self.batch_size
             batches = run_ahead(self._gather, wanted, self._nbytes, together=True, made_nbytes=made)
         else:
             batches = self._send(wanted)
@@ -237,15 +234,17 @@ class Loader:
         buffers = {name: self._pool.take(*layout) for name, layout in layouts.items()}
         self.dataset.gather_into(wanted.indices, buffers)
         rows = {name: torch.from_numpy(buffer) for name, buffer in buffers.items()}
-        batch = dict(self._show_here(rows))
+        batch = dict(self.dataset.show(rows, self._pool.take))
         if wanted.valid is not None:
             batch[_VALID] = torch.from_numpy(wanted.valid)
         return batch
 
     def _send(self, wanted: Iterator[_Wanted]) -> Generator[dict[str, Any], None, None]:
-        # A slot being filled, `AHEAD` waiting, and one whose copy runs.
-        ring = PinnedRing(self.device, slots=AHEAD + 2)
-        gathered = run_ahead(lambda w: self._gather_for(ring, w), wanted, self._nbytes)
+        # The next slot and those ahead of it, and one whose copy runs.
+        ring = PinnedRing(self.device, slots=_SLOTS_AHEAD + 2)
+        gathered = run_ahead(
+            lambda w: self._gather_for(ring, w), wanted, self._nbytes, ahead=_SLOTS_AHEAD
+        )
         waiting: deque[Rows] = deque()
 
         def slots() -> Iterator[Slot]:

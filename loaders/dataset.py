@@ -22,7 +22,7 @@ from loaders.format.spec import (
     read_manifest,
 )
 from loaders.images import Size, image_views
-from loaders.views import View, gather_batch
+from loaders.views import Take, View, fresh, gather_batch
 
 _VIEWS: Final[Mapping[str, Callable[[SplitSpec, Size, str], tuple[View, ...]]]] = {
     "images": image_views,
@@ -222,11 +222,21 @@ class ShardDataset(Dataset[dict[str, Any]]):
                 found or [np.empty(0, buffers[view.name].dtype)], out=buffers[view.name].reshape(-1)
             )
 
-    def show(self, rows: Mapping[str, torch.Tensor]) -> Batch:
+    @property
+    def made_nbytes(self) -> int:
+        """Return 0: batches lie over the gathered rows, but for what is small."""
+        return 0
+
+    def show(
+        self,
+        rows: Mapping[str, torch.Tensor],
+        take: Take = fresh,  # noqa: ARG002
+    ) -> Batch:
         """Turn gathered rows, on any device, into a batch over the same memory where it can be.
 
         Args:
             rows: View name -> [B, *field.shape] of the stored dtype.
+            take: Not needed.
         """
         return Batch({view.name: view.show(rows[view.name]) for view in self.views})
 

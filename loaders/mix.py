@@ -17,7 +17,7 @@ from loaders.mix_sources import MixedPart, check_sources, is_flat, is_key
 from loaders.proportion import DRAWS, Proportion
 from loaders.sampling import MOST, derived_seed, visit
 from loaders.state import fingerprint_of, tokens_each
-from loaders.views import Gatherable, Part
+from loaders.views import Gatherable, Part, Take, fresh
 
 
 class Mix:
@@ -204,9 +204,14 @@ class Mix:
     def _flat(self) -> list[MixedPart]:
         return [p for p in self.views if isinstance(p, MixedPart) and p.lengths is not None]
 
-    def show(self, rows: Mapping[str, Tensor]) -> Mapping[str, Any]:
+    @property
+    def made_nbytes(self) -> int:
+        """Bytes that `show` makes of a sample."""
+        return self.sources[0].made_nbytes
+
+    def show(self, rows: Mapping[str, Tensor], take: Take = fresh) -> Mapping[str, Any]:
         """Turn filled arrays into a batch as each of the sources would."""
-        return self.sources[0].show(rows)
+        return self.sources[0].show(rows, take)
 
 
 def _put_rows(buffer: NDArray[Any], rows: NDArray[np.int64], values: NDArray[Any]) -> None:

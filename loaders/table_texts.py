@@ -15,7 +15,7 @@ from loaders.format.table_schema import ColumnSpec
 from loaders.token_rows import Padded, Width
 from loaders.token_store import LENGTH, TOKENS, TokenStore
 from loaders.token_views import Labels, widen
-from loaders.views import Part
+from loaders.views import Part, Take
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +37,11 @@ class TableTexts:
         if self.padded is not None:
             self.padded.gather_into(indices, buffers)
 
-    def show(self, rows: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def show(self, rows: Mapping[str, Tensor], take: Take) -> dict[str, Tensor]:
         """Return "tokens", [B, L] int64, and "length", [B] int64, in memory of their own."""
         if self.padded is None:
             return {}
-        return {TOKENS: widen(rows[TOKENS]), LENGTH: rows[LENGTH].clone()}
+        return {TOKENS: widen(rows[TOKENS], take), LENGTH: rows[LENGTH].clone()}
 
 
 def open_texts(

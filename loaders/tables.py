@@ -264,27 +264,24 @@ class TableDataset(Dataset[dict[str, Any]]):
         self._rows.gather_into(indices, buffers[RECORD])
         self._texts.gather_into(indices, buffers)
 
-    def show(self, rows: Mapping[str, Tensor]) -> Batch:
-        """Turn gathered records, on any device, into the columns of a batch there.
-
-        Args:
-            rows: "record" -> [B, itemsize] uint8, C-contiguous; with texts "tokens" and "length".
-        """
-        return self.show_into(rows, fresh)
-
     @property
     def made_nbytes(self) -> int:
         """Bytes of a row in a batch."""
         return sum(entry.nbytes for entry in self._entries)
 
-    def show_into(self, rows: Mapping[str, Tensor], take: Take) -> Batch:
-        """Do the same; what is made in host memory is made in what `take` gives."""
+    def show(self, rows: Mapping[str, Tensor], take: Take = fresh) -> Batch:
+        """Turn gathered records, on any device, into the columns of a batch there.
+
+        Args:
+            rows: "record" -> [B, itemsize] uint8, C-contiguous; with texts "tokens" and "length".
+            take: Gives the memory for what is made in host memory.
+        """
         records = rows[RECORD]
         device = records.device
         if device.type in _WITHOUT_FLOAT64:
             records = records.cpu()
         shown = {e.name: e.show(records, take).to(device) for e in self._entries}
-        return Batch({**shown, **self._texts.show(rows)})
+        return Batch({**shown, **self._texts.show(rows, take)})
 
 
 def _reopen(

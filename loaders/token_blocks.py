@@ -11,7 +11,7 @@ from torch import Tensor
 
 from loaders.token_store import TOKENS, TokenStore, concatenate_into
 from loaders.token_views import TokenPart, count_of, first_of, widen
-from loaders.views import Part
+from loaders.views import Part, Take
 
 Tail = Literal["drop", "pad"]
 
@@ -60,18 +60,19 @@ class Blocks:
 
     def gather_into(self, indices: NDArray[np.int64], buffers: Mapping[str, NDArray[Any]]) -> None:
         """Copy the windows out of the maps."""
+        size, ends = self.block_size + 1, self.store.ends
         starts = indices * self.stride
-        shards = np.searchsorted(self.store.ends, starts, side="right").tolist()
-        maps = {shard: self.store.column(TOKENS, shard) for shard in set(shards)}
-        before = {shard: int(self.store.ends[shard]) - len(rows) for shard, rows in maps.items()}
-        size = self.block_size + 1
-        pieces: list[NDArray[Any]] = []
-        for shard, start in zip(shards, starts.tolist(), strict=True):
-            first = start - before[shard]
-            piece = maps[shard][first : first + size]
-            pieces.append(piece)
-            if len(piece) < size:
-                pieces += self._following(shard + 1, size - len(piece))
+        shards = np.searchsorted(ends, starts, side="right")
+        firsts = starts - np.concatenate(([0], ends))[shards]
+        within = list(zip(shards.tolist(), firsts.tolist(), strict=True))
+        maps = {shard: self.store.column(TOKENS, shard) for shard in set(shards.tolist())}
+        pieces = [maps[shard][first : first + size] for shard, first in within]
+        if (starts + size > ends[shards]).any():  # some go on in the next shard, or in none
+            pieces = [
+                piece
+                for (shard, _), own in zip(within, pieces, strict=True)
+                for piece in (own, *self._following(shard + 1, size - len(own)))
+            ]
         # One call for all: slower alternatives were an index into a view of all windows, shard by
         # shard (1.3 times for four shards), and a loop of assignments (1.1 times).
         concatenate_into(pieces, buffers[_BLOCK])
@@ -89,11 +90,17 @@ class Blocks:
             shard += 1
         return [*pieces, np.full(missing, self.fill, self.store.dtype)]
 
-    def show(self, rows: Mapping[str, Tensor]) -> dict[str, Any]:
+    @property
+    def made_nbytes(self) -> int:
+        """Bytes of x and y."""
+        return 2 * 8 * self.block_size
+
+    def show(self, rows: Mapping[str, Tensor], take: Take) -> dict[str, Any]:
         """Return x and y, [B, block_size] int64 each, contiguous."""
         block = rows[_BLOCK]
-        # Not views of one widened block: models flatten targets with .view(-1).
-        x, y = widen(block[:, :-1]), widen(block[:, 1:])
+        # Not views of one widened block: models flatten targets with .view(-1). Both in one go.
+        shape, (row, step) = (2, len(block), self.block_size), block.stride()
+        x, y = widen(block.as_strided(shape, (step, row, step)), take)
         if self.tail == "pad":
             places = torch.arange(1, self.block_size + 1, device=block.device)
             y.masked_fill_(places >= rows[_KNOWN][:, None], IGNORED)

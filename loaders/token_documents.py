@@ -12,7 +12,7 @@ from torch import Tensor
 from loaders.errors import SelectionError
 from loaders.token_store import TOKENS, TokenStore, concatenate_into
 from loaders.token_views import Labels, TokenPart, count_of, widen
-from loaders.views import Part
+from loaders.views import Part, Take
 
 _LENGTHS: Final = "lengths"
 _MOST: Final = (1 << 31) - 1
@@ -53,12 +53,17 @@ class Documents:
         buffers[_LENGTHS][:] = [len(piece) for piece in pieces]
         self.labels.gather_into(indices, buffers)
 
-    def show(self, rows: Mapping[str, Tensor]) -> dict[str, Any]:
+    @property
+    def made_nbytes(self) -> int:
+        """Return 0: it differs from sample to sample."""
+        return 0
+
+    def show(self, rows: Mapping[str, Tensor], take: Take) -> dict[str, Any]:
         """Return flat tokens, lengths, and where each document begins and ends."""
         lengths = rows[_LENGTHS]
         ends = lengths.cumsum(0, dtype=torch.int32)
         return {
-            TOKENS: widen(rows[TOKENS]),
+            TOKENS: widen(rows[TOKENS], take),
             _LENGTHS: lengths,
             "cu_seqlens": torch.nn.functional.pad(ends, (1, 0)),
             **self.labels.show(rows),

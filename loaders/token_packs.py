@@ -11,7 +11,7 @@ from torch import Tensor
 
 from loaders.token_store import DOCUMENT_LENGTHS, TOKENS, TokenStore, concatenate_into
 from loaders.token_views import Labels, TokenPart, widen
-from loaders.views import Part
+from loaders.views import Part, Take
 
 MaskFunction = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 
@@ -77,7 +77,12 @@ class Packed:
         buffers[_LONGEST][0] = lengths.max(initial=0)
         self.labels.gather_into(indices, buffers)
 
-    def show(self, rows: Mapping[str, Tensor]) -> dict[str, Any]:
+    @property
+    def made_nbytes(self) -> int:
+        """Bytes of a row's tokens, and of their places and documents."""
+        return 3 * 8 * self.store.width
+
+    def show(self, rows: Mapping[str, Tensor], take: Take) -> dict[str, Any]:
         """Return the rows, each token's place in its document, and the documents' bounds."""
         tokens = rows[TOKENS]
         ends = rows[_ENDS]
@@ -86,7 +91,7 @@ class Packed:
         segment = torch.repeat_interleave(ends.diff(), output_size=size)
         places = torch.arange(size, device=tokens.device)
         return {
-            TOKENS: widen(tokens),
+            TOKENS: widen(tokens, take),
             "position_ids": (places - ends[segment]).view(shape),
             "document_ids": rows[_NUMBERS][segment].to(torch.int64).view(shape),
             _ENDS: ends,

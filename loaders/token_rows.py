@@ -13,7 +13,7 @@ from loaders.errors import SelectionError
 from loaders.token_blocks import IGNORED
 from loaders.token_store import LENGTH, LOSS_MASK, PAIR_START, TOKENS, TokenStore
 from loaders.token_views import Labels, TokenPart, count_of, first_of, widen
-from loaders.views import Part
+from loaders.views import Part, Take
 
 _MASK: Final = "attention_mask"
 
@@ -132,9 +132,14 @@ class Padded:
             buffers[PAIR_START][:] = np.array(found, np.int64).reshape(-1)
         self.labels.gather_into(indices, buffers)
 
-    def show(self, rows: Mapping[str, Tensor]) -> dict[str, Any]:
+    @property
+    def made_nbytes(self) -> int:
+        """Return 0: it differs from sample to sample."""
+        return 0
+
+    def show(self, rows: Mapping[str, Tensor], take: Take) -> dict[str, Any]:
         """Return ids [B, L] int64, the mask of the real ones [B, L] bool, and what names them."""
-        ids = widen(rows[TOKENS])
+        ids = widen(rows[TOKENS], take)
         places = torch.arange(ids.shape[1], device=ids.device)
         mask = places < rows[LENGTH][:, None]
         shown = {"input_ids": ids, _MASK: mask}
@@ -184,9 +189,14 @@ class Chat:
             kept = min(length, wide)
             learned[place, :kept] = np.unpackbits(bits, count=kept, bitorder="little")
 
-    def show(self, rows: Mapping[str, Tensor]) -> dict[str, Any]:
+    @property
+    def made_nbytes(self) -> int:
+        """Return 0: it differs from sample to sample."""
+        return 0
+
+    def show(self, rows: Mapping[str, Tensor], take: Take) -> dict[str, Any]:
         """Return tokens, labels and the mask of the real tokens, each [B, L]."""
-        shown = self.padded.show(rows)
+        shown = self.padded.show(rows, take)
         tokens = shown.pop("input_ids")
         labels = tokens.masked_fill(rows[LOSS_MASK] == 0, IGNORED)
         return {TOKENS: tokens, "labels": labels, **shown}

@@ -88,22 +88,18 @@ class Gatherable(Protocol):
         """Copy what belongs to the samples [B] into arrays of the parts' layouts, in any thread."""
         ...
 
-    def show(self, rows: Mapping[str, Tensor]) -> Mapping[str, Any]:
-        """Turn filled arrays, those that travel on any device, into a batch."""
-        ...
-
-
-@runtime_checkable
-class ShowsInto(Protocol):
-    """A dataset that makes its batches out of the filled arrays, in memory which the caller has."""
-
     @property
     def made_nbytes(self) -> int:
-        """Bytes that it makes of a sample."""
+        """Bytes that `show` makes of a sample in host memory, where it makes much of it."""
         ...
 
-    def show_into(self, rows: Mapping[str, Tensor], take: Take) -> Mapping[str, Any]:
-        """Turn filled arrays in host memory into a batch; `take` gives the memory for it."""
+    def show(self, rows: Mapping[str, Tensor], take: Take = fresh) -> Mapping[str, Any]:
+        """Turn filled arrays, those that travel on any device, into a batch.
+
+        Args:
+            rows: By part.
+            take: Gives the memory for what is made in host memory.
+        """
         ...
 
 

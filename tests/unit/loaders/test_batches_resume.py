@@ -295,7 +295,7 @@ def test_another_stored_size_of_the_same_images_goes_on(dataset_path: Path) -> N
 class Numbers:
     """A dataset of somebody else's, without a fingerprint."""
 
-    path, split, views = Path("numbers"), "train", ()
+    path, split, views, made_nbytes = Path("numbers"), "train", (), 0
 
     def __init__(self, count: int) -> None:
         self.count = count
@@ -306,7 +306,7 @@ class Numbers:
     def gather_into(self, indices, buffers) -> None:
         self.seen = indices.copy()
 
-    def show(self, rows):
+    def show(self, rows, take=None):
         return {"n": torch.from_numpy(self.seen)}
 
 
