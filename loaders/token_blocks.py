@@ -98,9 +98,8 @@ class Blocks:
     def show(self, rows: Mapping[str, Tensor], take: Take) -> dict[str, Any]:
         """Return x and y, [B, block_size] int64 each, contiguous."""
         block = rows[_BLOCK]
-        # Not views of one widened block: models flatten targets with .view(-1). Both in one go.
-        shape, (row, step) = (2, len(block), self.block_size), block.stride()
-        x, y = widen(block.as_strided(shape, (step, row, step)), take)
+        # Not views of one widened block: models flatten targets with .view(-1).
+        x, y = widen(block[:, :-1], take), widen(block[:, 1:], take)
         if self.tail == "pad":
             places = torch.arange(1, self.block_size + 1, device=block.device)
             y.masked_fill_(places >= rows[_KNOWN][:, None], IGNORED)
