@@ -91,3 +91,16 @@ def test_options_out_of_range_are_refused(
 ) -> None:
     with pytest.raises(SelectionError, match=message):
         stream(tmp_path).blocks(**options)
+
+
+def test_windows_that_are_kept_are_never_overwritten_and_memory_goes_round(tmp_path: Path) -> None:
+    size, count = 1 << 13, 20  # 64 KiB of x: pooled
+    tokens = [number % 900 for number in range(size * count + 1)]
+    view = open_tokens(write_stream(tmp_path, [[tokens]])).blocks(size)
+    loader = Loader(view, 1, shuffle=False)
+    for start, batch in enumerate(list(loader)):
+        first = start * size
+        assert batch["x"][0].tolist() == tokens[first : first + size]
+        assert batch["y"][0].tolist() == tokens[first + 1 : first + size + 1]
+    places = [batch["x"].data_ptr() for batch in loader]
+    assert len(set(places)) < count
