@@ -42,6 +42,9 @@ where a page costs the kernel 3 microseconds that takes longer than to fill it."
 _POOLED_NBYTES: Final = 1 << 25
 """Bytes up to which small arrays of one layout are kept, for batches that are made together."""
 
+_ALIKE: Final = 2
+"""Arrays of one layout in a batch, as x and y are."""
+
 _LAYOUTS: Final = 8
 """Shapes and types of which arrays are kept: samples of many lengths would pile up."""
 
@@ -81,7 +84,8 @@ class BufferPool:
             free = _first_free(arrays, self._free_count)
             if free is not None:
                 return free
-            if len(arrays) >= max(self._limit, min(_POOLED_NBYTES // nbytes, 8 * self._limit)):
+            most = min(_POOLED_NBYTES // nbytes, _ALIKE * _TOGETHER * self._limit)
+            if len(arrays) >= max(self._limit, most):
                 arrays.popleft()
             arrays.append(np.empty(shape, dtype))
             if len(self._kept) > _LAYOUTS:

@@ -94,7 +94,7 @@ def test_options_out_of_range_are_refused(
 
 
 def test_windows_that_are_kept_are_never_overwritten_and_memory_goes_round(tmp_path: Path) -> None:
-    size, count = 1 << 13, 20  # 64 KiB of x: pooled
+    size, count = 1 << 13, 100  # 64 KiB of x: pooled; many more than are in work at a time
     tokens = [number % 900 for number in range(size * count + 1)]
     view = open_tokens(write_stream(tmp_path, [[tokens]])).blocks(size)
     loader = Loader(view, 1, shuffle=False)
