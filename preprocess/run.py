@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
+from typing import Final
 
 from loaders.errors import ShardsError
 from loaders.format.spec import Manifest
@@ -32,6 +33,12 @@ from preprocess.threads import Gate, Shared
 
 OnProgress = Callable[[int, int, int], None]
 """Told (samples, skipped, bytes) as they are made; called from worker threads."""
+
+_FEEDER: Final = "QueueFeederThread"
+"""Name that multiprocessing and loky give the thread which sends calls to worker processes."""
+
+_FEEDER_SECONDS: Final = 10.0
+"""It ends at once when its pool was ended; another library's pool may live on."""
 
 
 def run(plan: Plan, options: RunOptions, on_progress: OnProgress = lambda *_: None) -> Report:
@@ -129,7 +136,7 @@ def _write_in_processes(
     processes = max(1, min(len(tasks), workers))
     threads = max(1, workers // processes)
     receipts = []
-    with parallel_config(backend=backend, n_jobs=processes):
+    with _feeders_awaited(), parallel_config(backend=backend, n_jobs=processes):
         calls = (delayed(write_shard)(replace(task, threads=threads)) for task in tasks)
         if not get_active_backend()[0].supports_return_generator:
             # Backends that hand over all results at the end: no progress until then.
@@ -142,6 +149,23 @@ def _write_in_processes(
                 on_progress(receipt.count, len(receipt.skipped), receipt.nbytes)
                 receipts.append(receipt)
     return receipts
+
+
+@contextmanager
+def _feeders_awaited() -> Iterator[None]:
+    """Wait on an error for the thread that fed the pool of processes: joblib does not.
+
+    It drops the last hold on semaphores of the system. Where the process ended in the middle of
+    that, their tracker wrote warnings of a leak behind our one line.
+    """
+    before = set(threading.enumerate())
+    try:
+        yield
+    except BaseException:
+        for thread in set(threading.enumerate()) - before:
+            if thread.name == _FEEDER:
+                thread.join(_FEEDER_SECONDS)
+        raise
 
 
 @contextmanager

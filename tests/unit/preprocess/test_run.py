@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -239,6 +240,17 @@ def test_a_worker_process_that_is_killed_ends_the_run_with_one_error(tmp_path: P
     prepare(tmp_path / "source", tmp_path / "out", per_shard=2)
     prepare(tmp_path / "source", tmp_path / "whole", per_shard=2)
     assert read_tree(tmp_path / "out") == read_tree(tmp_path / "whole")
+
+
+def test_no_thread_of_a_pool_of_processes_lives_on_after_an_error(tmp_path: Path) -> None:
+    write_items(tmp_path / "source", {**numbered_items(8), "train/005": b"fault"})
+    recipe = DigestRecipe(fault=next(iter(FAULTS)))
+    for number in range(8):  # one in three was left, and could be cut off at the process's end
+        out = tmp_path / f"out{number}"
+        before = set(threading.enumerate())
+        with pytest.raises(RuntimeError):
+            prepare(tmp_path / "source", out, per_shard=2, backend="loky", recipe=recipe)
+        assert set(threading.enumerate()) <= before
 
 
 @pytest.fixture
