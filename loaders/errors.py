@@ -12,7 +12,7 @@ ShardsError                                  catch this at a program's edge
 |- DeviceError (RuntimeError)                the device is not there, or was used out of turn
 |  `- RingClosedError                        its buffers were given up
 `- preprocess.errors                         SourceError, SampleError, OutputError
-   `- preprocess.engines                     EngineError (SourceError)
+   `- preprocess.tokens.engines                     EngineError (SourceError)
 ```
 
 A message says where (file, field, key), what came, what was expected and what to do.

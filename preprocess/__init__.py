@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from preprocess.check import check_dataset
     from preprocess.errors import OutputError, SampleError, SourceError
-    from preprocess.export import export_tokens
-    from preprocess.images import ImageOptions, images_to_shards
+    from preprocess.images.prepare import ImageOptions, images_to_shards
     from preprocess.plan import RunOptions
     from preprocess.report import Report
-    from preprocess.table_options import TableOptions
-    from preprocess.tables import table_to_shards
-    from preprocess.text_options import TextOptions
-    from preprocess.token_options import TokenOptions
-    from preprocess.tokenizer_tiktoken import TiktokenFile
-    from preprocess.tokens import tokens_to_shards
+    from preprocess.tables.options import TableOptions
+    from preprocess.tables.prepare import table_to_shards
+    from preprocess.texts.options import TextOptions
+    from preprocess.tokens.export import export_tokens
+    from preprocess.tokens.options import TokenOptions
+    from preprocess.tokens.prepare import tokens_to_shards
+    from preprocess.tokens.tokenizer_tiktoken import TiktokenFile
 
 __all__ = [
     "ImageOptions",
@@ -36,18 +36,18 @@ __all__ = [
 ]
 
 _MODULES = {
-    "ImageOptions": "images",
+    "ImageOptions": "images.prepare",
     "Report": "report",
     "RunOptions": "plan",
-    "TableOptions": "table_options",
-    "TextOptions": "text_options",
-    "TiktokenFile": "tokenizer_tiktoken",
-    "TokenOptions": "token_options",
+    "TableOptions": "tables.options",
+    "TextOptions": "texts.options",
+    "TiktokenFile": "tokens.tokenizer_tiktoken",
+    "TokenOptions": "tokens.options",
     "check_dataset": "check",
-    "export_tokens": "export",
-    "images_to_shards": "images",
-    "table_to_shards": "tables",
-    "tokens_to_shards": "tokens",
+    "export_tokens": "tokens.export",
+    "images_to_shards": "images.prepare",
+    "table_to_shards": "tables.prepare",
+    "tokens_to_shards": "tokens.prepare",
 }
 
 

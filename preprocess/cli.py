@@ -13,11 +13,11 @@ from typing import Any, NoReturn
 import click
 
 from loaders.errors import ShardsError
-from preprocess.cli_export import export
-from preprocess.cli_images import images
-from preprocess.cli_prepare import FOLDER, INTERRUPTED, OWN_PROCESS
-from preprocess.cli_table import table
-from preprocess.cli_tokens import tokens
+from preprocess.commands.export import export
+from preprocess.commands.images import images
+from preprocess.commands.prepare import FOLDER, INTERRUPTED, OWN_PROCESS
+from preprocess.commands.table import table
+from preprocess.commands.tokens import tokens
 
 EXIT_ERROR = 1
 EXIT_INTERRUPTED = 130
@@ -102,13 +102,13 @@ prep.add_command(tokens)
 def info(path: Path, **options: Any) -> None:
     """Show what a dataset holds: splits, fields, shapes, counts, bytes, statistics."""
     from loaders.format.spec import read_manifest
-    from preprocess.table_info import describe_table, table_text
-    from preprocess.terminal import describe, info_text, print_json, print_text
+    from preprocess.commands.terminal import describe, info_text, print_json, print_text
+    from preprocess.tables.info import describe_table, table_text
 
     manifest = read_manifest(path)
     described = describe(manifest)
     if manifest.kind == "tokens":
-        from preprocess.token_info import describe_tokens
+        from preprocess.tokens.info import describe_tokens
 
         described["tokens"] = describe_tokens(manifest, path)
     table = describe_table(manifest, path)
@@ -121,7 +121,7 @@ def info(path: Path, **options: Any) -> None:
     if table is not None:
         print_text(table_text(table))
     if manifest.kind == "tokens":
-        from preprocess.token_info import show_samples, tokens_text
+        from preprocess.tokens.info import show_samples, tokens_text
 
         print_text(tokens_text(described["tokens"]))
         for line in show_samples(path, options["show"]) if options["show"] else ():
@@ -146,7 +146,7 @@ def check(ctx: click.Context, /, path: Path, **options: Any) -> None:
     code 1; files that are not part of the dataset are listed, and do no harm.
     """
     from preprocess.check import check_dataset
-    from preprocess.terminal import check_text, print_json, print_text
+    from preprocess.commands.terminal import check_text, print_json, print_text
 
     report = check_dataset(path, full=options["full"], workers=options["workers"])
     if options["as_json"]:
@@ -164,7 +164,7 @@ def demo(out: Path) -> None:
 
     Everything is written below OUT (prep-demo by default).
     """
-    from preprocess.demo import run_demo
+    from preprocess.demo.run_demo import run_demo
 
     run_demo(out, click.echo)
 

@@ -4,18 +4,18 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from preprocess.table_fit import Fitted, fit
-from preprocess.table_options import TableOptions
-from preprocess.table_parse import parse_block
-from preprocess.table_read import RawBlock
-from preprocess.table_schema import decide
-from preprocess.table_spill import Origin, Spilled, write_block
-from preprocess.table_toml import Wish
+from preprocess.tables.fit import Fitted, fit
+from preprocess.tables.options import TableOptions
+from preprocess.tables.parse import parse_block
+from preprocess.tables.read import RawBlock
+from preprocess.tables.schema import decide
+from preprocess.tables.spill import Origin, Spilled, write_block
+from preprocess.tables.toml import Wish
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from preprocess.table_block import Evidence
+    from preprocess.tables.block import Evidence
 
 
 def csv_blocks(text: str, size: int = 1 << 20, key: str = "a.csv") -> Iterator[RawBlock]:

@@ -34,7 +34,7 @@ def usable_photos(folder: Path | None, scratch: Path, count: int, size: tuple[in
 
 
 def _paint(folder: Path, count: int, size: tuple[int, int]) -> None:
-    from preprocess.demo_scenes import PAINTERS, paint_photo, paint_tiles
+    from preprocess.demo.scenes import PAINTERS, paint_photo, paint_tiles
     from tests.synthetic import encode_image
 
     tiles = paint_tiles(0, size)

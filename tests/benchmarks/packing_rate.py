@@ -12,7 +12,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from preprocess.packing import Packing, pack, packed_rows, split_long
+from preprocess.tokens.packing import Packing, pack, packed_rows, split_long
 from tests.benchmarks.rounds import Runs, alternate, report, show
 
 # exp(5.6) = 270 tokens in the middle, 500 on average, 1 in 30 above 2048.

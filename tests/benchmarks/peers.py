@@ -49,8 +49,8 @@ Path(sys.argv[5]).write_text(repr(seconds))
 
 def pictures_ours(path: Path, sizes: Sequence[int]) -> Pictures:
     """Decode and resize one photo with the functions that the image recipe calls."""
-    from preprocess.decode import decode_image
-    from preprocess.resize import fit_sizes
+    from preprocess.images.decode import decode_image
+    from preprocess.images.resize import fit_sizes
 
     image = decode_image(path.read_bytes(), key=path.name)
     return list(fit_sizes(image, [(size, size) for size in sizes]))
@@ -81,8 +81,8 @@ def warm(kernel: Kernel) -> None:
     if kernel == "ours":
         import torch  # noqa: F401
 
-        import preprocess.resize  # noqa: F401
-        from preprocess.decoder_settings import decoder_settings
+        import preprocess.images.resize  # noqa: F401
+        from preprocess.images.decoder_settings import decoder_settings
 
         _HELD.enter_context(decoder_settings())
         atexit.register(_HELD.close)

@@ -118,7 +118,7 @@ def _word(number: int) -> str:
 
 def _ours(setting: Setting, source: Path, out: Path) -> None:
     from preprocess import RunOptions
-    from preprocess.tables import table_to_shards
+    from preprocess.tables.prepare import table_to_shards
 
     table_to_shards(source, out, run_options=RunOptions(workers=setting.workers))
 

@@ -31,8 +31,8 @@ def stored_documents(out: Path) -> Any:
 def compare(text: Path, tokenizer: Path, out: Path) -> tuple[int, int, str]:
     """Prepare a corpus and compare it; give documents, differing ones, and the engine."""
     from preprocess import RunOptions, TokenOptions, tokens_to_shards
-    from preprocess.tokenizer import TextTokenizer
-    from preprocess.tokenizer_source import find_tokenizer
+    from preprocess.tokens.tokenizer import TextTokenizer
+    from preprocess.tokens.tokenizer_source import find_tokenizer
 
     options = TokenOptions(tokenizer=str(tokenizer), eos="")
     tokens_to_shards(text, out, options, RunOptions(shard_nbytes=16_000_000))

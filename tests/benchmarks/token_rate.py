@@ -47,7 +47,7 @@ def write_parquet(text: Path, path: Path) -> None:
 
 def read_texts(text: Path) -> list[Any]:
     """Read all texts into memory, as Arrow arrays of some MB."""
-    from preprocess.texts import TextOptions, list_texts, read_documents
+    from preprocess.texts.read import TextOptions, list_texts, read_documents
 
     options = TextOptions()
     listing = list_texts(text, options)
@@ -67,9 +67,9 @@ def _ours(setting: Setting, source: Path, out: Path, engine: str) -> None:
 
 def _engine_alone(setting: Setting, texts: list[Any], engine: str, threads: int) -> float:
     """Time the encoding alone, with an engine that has seen no text yet."""
-    from preprocess.engines import open_engine
-    from preprocess.tokenizer import TextTokenizer
-    from preprocess.tokenizer_source import find_tokenizer
+    from preprocess.tokens.engines import open_engine
+    from preprocess.tokens.tokenizer import TextTokenizer
+    from preprocess.tokens.tokenizer_source import find_tokenizer
 
     tokenizer = TextTokenizer(find_tokenizer(str(setting.tokenizer)))
     opened = open_engine(engine, tokenizer)
@@ -86,8 +86,8 @@ def _own_parallel_call(setting: Setting, texts: list[Any]) -> float:
     import gigatoken
     import pyarrow as pa
 
-    from preprocess.tokenizer import TextTokenizer
-    from preprocess.tokenizer_source import find_tokenizer
+    from preprocess.tokens.tokenizer import TextTokenizer
+    from preprocess.tokens.tokenizer_source import find_tokenizer
 
     cleaned = TextTokenizer(find_tokenizer(str(setting.tokenizer))).cleaned
     backend = gigatoken.Tokenizer.from_json(cleaned).backend
@@ -101,7 +101,7 @@ def _run_only(setting: Setting, source: Path, out: Path, engine: str) -> float:
     """Time the run of a plan that is made: the comparison of engines is a fixed cost before it."""
     from preprocess import RunOptions, TokenOptions
     from preprocess.run import run
-    from preprocess.tokens import plan_tokens
+    from preprocess.tokens.prepare import plan_tokens
 
     options = TokenOptions(tokenizer=str(setting.tokenizer), engine=engine)
     chosen = RunOptions(workers=setting.workers)
@@ -114,7 +114,7 @@ def _run_only(setting: Setting, source: Path, out: Path, engine: str) -> float:
 def measure(setting: Setting, scratch: Path) -> tuple[Runs, int, str]:
     """Run the contenders in turns; give the runs, the bytes of text and the engine."""
     from preprocess import RunOptions, TokenOptions
-    from preprocess.tokens import plan_tokens
+    from preprocess.tokens.prepare import plan_tokens
 
     parquet, out = scratch / "text.parquet", scratch / "out"
     write_parquet(setting.text, parquet)

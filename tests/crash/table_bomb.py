@@ -13,9 +13,9 @@ from importlib import import_module
 from pathlib import Path
 
 from preprocess.plan import RunOptions
-from preprocess.table_options import TableOptions
-from preprocess.table_work import work_folder
-from preprocess.tables import table_to_shards
+from preprocess.tables.options import TableOptions
+from preprocess.tables.prepare import table_to_shards
+from preprocess.tables.work import work_folder
 from tests.crash.bomb import stop_at_each
 
 

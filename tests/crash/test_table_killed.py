@@ -6,8 +6,8 @@ import pytest
 
 from loaders.format.spec import read_manifest
 from preprocess.plan import RunOptions
-from preprocess.table_options import TableOptions
-from preprocess.tables import table_to_shards
+from preprocess.tables.options import TableOptions
+from preprocess.tables.prepare import table_to_shards
 from tests.crash.children import output_of
 
 

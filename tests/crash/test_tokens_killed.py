@@ -12,8 +12,8 @@ import pytest
 
 from loaders.format.files import WORK
 from preprocess.plan import RunOptions
-from preprocess.token_options import TokenOptions
-from preprocess.tokens import tokens_to_shards
+from preprocess.tokens.options import TokenOptions
+from preprocess.tokens.prepare import tokens_to_shards
 from tests.crash.children import SECONDS, output_of
 from tests.recipes import read_tree
 from tests.tokenizers_made import LINES, make_bpe

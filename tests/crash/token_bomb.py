@@ -12,9 +12,9 @@ from functools import partial
 from pathlib import Path
 
 from preprocess.plan import RunOptions
-from preprocess.token_options import TokenOptions
-from preprocess.token_reorder import first_folder
-from preprocess.tokens import tokens_to_shards
+from preprocess.tokens.options import TokenOptions
+from preprocess.tokens.prepare import tokens_to_shards
+from preprocess.tokens.reorder import first_folder
 from tests.crash.bomb import stop_at_each
 
 

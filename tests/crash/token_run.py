@@ -23,8 +23,8 @@ from typing import Any
 from loaders.format.files import WORK
 from preprocess.errors import OutputError
 from preprocess.plan import RunOptions
-from preprocess.token_options import TokenOptions
-from preprocess.tokens import tokens_to_shards
+from preprocess.tokens.options import TokenOptions
+from preprocess.tokens.prepare import tokens_to_shards
 from tests.crash.bomb import stop_and_finish
 from tests.recipes import read_tree
 

@@ -16,7 +16,7 @@ from click.testing import Result
 from loaders.format.spec import read_manifest
 from loaders.format.table_schema import TableSchema
 from preprocess import OutputError, RunOptions, SourceError, TableOptions, table_to_shards
-from preprocess.table_work import work_folder
+from preprocess.tables.work import work_folder
 from tests.token_commands import call, skipped
 
 ROWS = [

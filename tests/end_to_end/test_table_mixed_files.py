@@ -16,8 +16,8 @@ from loaders import TableEncoder
 from loaders.format.spec import read_manifest
 from loaders.format.table_schema import ColumnSpec, read_table_schema
 from preprocess.errors import SourceError
-from preprocess.table_options import TableOptions
-from preprocess.tables import table_to_shards
+from preprocess.tables.options import TableOptions
+from preprocess.tables.prepare import table_to_shards
 from tests.token_commands import call
 
 LONG = Decimal("12345678901234567890.12")

@@ -11,8 +11,8 @@ import torch
 
 from loaders import TableEncoder, open_table
 from preprocess.plan import RunOptions
-from preprocess.table_options import TableOptions
-from preprocess.tables import table_to_shards
+from preprocess.tables.options import TableOptions
+from preprocess.tables.prepare import table_to_shards
 
 COUNT = 200
 

@@ -14,13 +14,14 @@ import torch
 
 from loaders import Loader, Mix, SelectionError, TableDataset, open_table
 from loaders.format.spec import read_manifest
-from preprocess import RunOptions, TableOptions, engine_packages, table_to_shards
+from preprocess import RunOptions, TableOptions, table_to_shards
+from preprocess.tokens import engine_packages
 from tests.token_commands import Alone, call, read_files, stored
 from tests.token_commands import prepare as prepare_tokens
 from tests.tokenizers_made import make_bpe
 
 if TYPE_CHECKING:
-    from preprocess.engine_packages import Encode
+    from preprocess.tokens.engine_packages import Encode
 
 COUNT = 400
 RARE = "zyzzyva"
@@ -199,7 +200,7 @@ def test_an_engine_that_breaks_down_late_has_its_shards_made_again(
 
     pytest.importorskip("fastokens")
     monkeypatch.setitem(engine_packages.LOADERS, "gigatoken", load)  # type: ignore[attr-defined]
-    monkeypatch.setattr("preprocess.table_tokens._SAMPLE_NBYTES", 100)
+    monkeypatch.setattr("preprocess.tables.tokens._SAMPLE_NBYTES", 100)
     tokenizer = make_bpe(tmp_path / "bpe")
     texts = [f"row {n} {RARE if n == 350 else ''}" for n in range(COUNT)]
     source = tmp_path / "in.csv"

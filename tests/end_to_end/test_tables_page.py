@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from loaders.format.table_schema import TABLE_SCHEMA
-from preprocess.table_toml import read_wishes
+from preprocess.tables.toml import read_wishes
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "preprocess" / "TABLES.md").read_text()

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from loaders.format.spec import read_manifest
-from preprocess import engine_packages
+from preprocess.tokens import engine_packages
 from tests.token_commands import call, prepare, read_files, write_jsonl
 from tests.tokenizers_made import LINES, make_bpe, make_wordpiece
 

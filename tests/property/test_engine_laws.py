@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from preprocess.engines import Engine, open_engine
-from preprocess.tokenizer import TextTokenizer
-from preprocess.tokenizer_source import find_tokenizer
+from preprocess.tokens.engines import Engine, open_engine
+from preprocess.tokens.tokenizer import TextTokenizer
+from preprocess.tokens.tokenizer_source import find_tokenizer
 from tests.tokenizers_made import LINES, make_bpe, make_unigram, make_wordpiece
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from preprocess.packing import Packing, pack, packed_rows, split_long
+from preprocess.tokens.packing import Packing, pack, packed_rows, split_long
 
 
 @st.composite

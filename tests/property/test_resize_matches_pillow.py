@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from PIL import Image  # noqa: TID253 - a test may load what it compares with
 
-from preprocess.resize import FILTERS, Resample, fit_geometry, fit_image
+from preprocess.images.resize import FILTERS, Resample, fit_geometry, fit_image
 
 sides = st.one_of(st.integers(1, 12), st.integers(1, 400))
 textures = st.sampled_from(["noise", "black and white", "photo-like"])

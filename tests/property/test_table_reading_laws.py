@@ -11,15 +11,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from preprocess import text_bytes
 from preprocess.errors import SampleError
 from preprocess.sources import Item
-from preprocess.table_block import Block, Evidence
-from preprocess.table_columns import as_integers
-from preprocess.table_options import TableOptions
-from preprocess.table_parse import parse_block
-from preprocess.table_read import read_blocks
-from preprocess.table_text import decimal_places, first_not
+from preprocess.tables.block import Block, Evidence
+from preprocess.tables.columns import as_integers
+from preprocess.tables.options import TableOptions
+from preprocess.tables.parse import parse_block
+from preprocess.tables.read import read_blocks
+from preprocess.tables.text import decimal_places, first_not
+from preprocess.texts import content as text_bytes
 
 LAW = settings(
     max_examples=150,
@@ -208,7 +208,7 @@ def test_every_value_and_line_of_json_is_what_pythons_reader_gives(
 def test_evidence_is_merged_in_any_grouping(parts: list[list[str]]) -> None:
     import pyarrow as pa
 
-    from preprocess.table_evidence import text_evidence
+    from preprocess.tables.evidence import text_evidence
 
     options = TableOptions()
     found = []

@@ -14,13 +14,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from preprocess.documents import Documents
 from preprocess.errors import SampleError
 from preprocess.sources import Item
-from preprocess.text_json import _read_exactly, _read_fast
-from preprocess.text_lines import Block, find_lines
-from preprocess.text_quotes import whole_records
-from preprocess.texts import TextOptions, read_documents
+from preprocess.texts.documents import Documents
+from preprocess.texts.from_json import _read_exactly, _read_fast
+from preprocess.texts.lines import Block, find_lines
+from preprocess.texts.quotes import whole_records
+from preprocess.texts.read import TextOptions, read_documents
 
 TEXTS = st.text(max_size=12) | st.sampled_from(
     ["", "\0", "\\", '"', "\u2028", "é", "😀", "2020-01-01"]

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from loaders.format.spec import read_manifest
 from preprocess import RunOptions
-from preprocess.text_options import TextOptions
-from preprocess.token_options import TokenOptions
-from preprocess.tokens import tokens_to_shards
+from preprocess.texts.options import TextOptions
+from preprocess.tokens.options import TokenOptions
+from preprocess.tokens.prepare import tokens_to_shards
 from tests.token_commands import Alone, prepare, read_files, skipped, stored, write_jsonl
 from tests.tokenizers_made import make_bpe
 

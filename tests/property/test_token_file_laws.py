@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from loaders.errors import FormatError
 from loaders.token_files import TokenFile, open_megatron, open_nanogpt
-from preprocess.token_files import Part, export_llmc, export_megatron, export_nanogpt
+from preprocess.tokens.files import Part, export_llmc, export_megatron, export_nanogpt
 
 EOS = 0
 quick = settings(max_examples=60, deadline=None)

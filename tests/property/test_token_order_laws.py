@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loaders.format.spec import SPLITS
-from preprocess.token_documents import StoredDocuments
-from preprocess.token_duplicates import bands, distinct, first_of_each, signatures
-from preprocess.token_first import FirstPass, digests
-from preprocess.token_order import shuffled
+from preprocess.tokens.documents import StoredDocuments
+from preprocess.tokens.duplicates import bands, distinct, first_of_each, signatures
+from preprocess.tokens.first import FirstPass, digests
+from preprocess.tokens.order import shuffled
 from tests.token_stores import write_stream
 
 TEXTS = st.lists(st.text("ab \n\u00e9\U0001f600", max_size=4), max_size=12)
@@ -143,7 +143,7 @@ def test_any_documents_of_a_dataset_come_in_any_order(
 
 @given(texts=TEXTS)
 def test_the_bytes_of_each_text_are_kept(texts: list[str]) -> None:
-    from preprocess.token_layouts import Encoded
+    from preprocess.tokens.layouts import Encoded
 
     first = FirstPass(dtype="uint16", pairs=False, dedup=None)
     nothing = Encoded(ids=np.empty(0, np.uint32), counts=np.zeros(len(texts), np.int64))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from loaders import Loader, MissingShardError, TokenDataset, open_token_file
-from preprocess.token_files import export_megatron, export_nanogpt
+from preprocess.tokens.files import export_megatron, export_nanogpt
 
 DOCUMENTS = [[5, 6, 7, 0], [0], [8, 9, 0], [10, 11, 12, 13, 0]]
 PARTS = [

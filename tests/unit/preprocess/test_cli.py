@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from preprocess import cli, images
+from preprocess import cli
 from preprocess.cli import prep
+from preprocess.images import prepare as images
 from preprocess.sources import Listing, list_folder
 from tests.synthetic import write_damaged, write_image_tree
 

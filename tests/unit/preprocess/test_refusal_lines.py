@@ -20,13 +20,15 @@ import zstandard  # noqa: TID253 - a test may load what it compares with
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from preprocess import text_bytes, text_lines, text_list
 from preprocess.plan import RunOptions
-from preprocess.texts import TextOptions, list_texts, read_documents
-from preprocess.token_layouts import FixedLayout
-from preprocess.token_options import TokenOptions
-from preprocess.token_recipe import TokenRecipe
-from preprocess.tokens import plan_tokens, run_tokens
+from preprocess.texts import content as text_bytes
+from preprocess.texts import lines as text_lines
+from preprocess.texts import listing as text_list
+from preprocess.texts.read import TextOptions, list_texts, read_documents
+from preprocess.tokens.layouts import FixedLayout
+from preprocess.tokens.options import TokenOptions
+from preprocess.tokens.prepare import plan_tokens, run_tokens
+from preprocess.tokens.recipe import TokenRecipe
 from tests.token_commands import prepare, skipped, stored
 from tests.tokenizers_made import make_bpe, make_wordpiece
 

@@ -1,0 +1,1 @@
+"""The commands of `prep`: options -> one call -> a report."""

@@ -1,0 +1,293 @@
+"""What the commands print: data to stdout, progress to stderr and only to a terminal."""
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from loaders.format.spec import Manifest
+from preprocess.check import CheckReport
+from preprocess.errors import OutputError
+from preprocess.output import check_room, find_complete, replaced_nbytes
+from preprocess.plan import Plan
+from preprocess.report import human_nbytes
+from preprocess.run import OnProgress
+from preprocess.sources import printable
+from preprocess.tables.options import TableOptions
+from preprocess.task import read_receipt
+
+_SHOWN: Final = 8
+"""Classes named in a line for people; the rest are counted."""
+
+
+def print_text(text: str) -> None:
+    """Print lines for people, on any terminal: names that are not text are escaped."""
+    click.echo("\n".join(printable(line) for line in text.split("\n")))
+
+
+def print_json(value: Any) -> None:
+    """Print one JSON document."""
+    click.echo(json.dumps(value, indent=1))
+
+
+@contextmanager
+def progress_bar(plan: Plan) -> Iterator[OnProgress]:
+    """Show rate, time left, skipped items and bytes, on a terminal; elsewhere stay quiet.
+
+    Args:
+        plan: What is to be done. Where items become any number of samples, how far it is follows
+            from the bytes.
+    """
+    if sys.stderr is None or not sys.stderr.isatty():
+        yield lambda *_: None
+        return
+    import threading
+
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (
+        MofNCompleteColumn() if plan.recipe.one_to_one else TextColumn("{task.percentage:.0f} %"),
+        BarColumn(),
+        TextColumn("{task.fields[rate]}"),
+        TextColumn("{task.fields[written]}"),
+        TextColumn("{task.fields[skipped]}"),
+        TimeRemainingColumn(),
+    )
+    done = [0, 0, 0]
+    lock = threading.Lock()
+    nbytes = plan.nbytes
+    total = human_nbytes(nbytes)
+    counted = plan.recipe.one_to_one
+    whole = plan.listing.count if counted else nbytes
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        task = progress.add_task("", total=whole, rate="", written="", skipped="0 skipped")
+
+        def advance(made: int, skipped: int, written: int) -> None:
+            with lock:
+                done[0] += made
+                done[1] += skipped
+                done[2] += written
+                speed = progress.tasks[0].speed
+                progress.update(
+                    task,
+                    completed=done[0] + done[1] if counted else min(done[2], whole),
+                    rate=f"{speed:,.1f}/s" if speed and counted else f"{done[0]:,} samples",
+                    written=f"{human_nbytes(done[2])} of {total}",
+                    skipped=f"{done[1]:,} skipped",
+                )
+
+        yield advance
+
+
+def check_plan(plan: Plan, *, overwrite: bool) -> None:
+    """Refuse what the run itself would refuse, touching nothing.
+
+    Raises:
+        OutputError: The output folder holds something else or cannot be written, or the disk is
+            too small.
+    """
+    if find_complete(plan, overwrite=overwrite) is not None:
+        return
+    folder = _nearest_folder(plan.out)
+    effective = os.access in os.supports_effective_ids
+    if not os.access(folder, os.W_OK | os.X_OK, effective_ids=effective):
+        raise OutputError(f"{plan.out}: cannot write: nothing may be made in {folder}")
+    replaced = replaced_nbytes(plan) if overwrite else 0
+    check_room(folder, _nbytes_left(plan, overwrite=overwrite) - replaced)
+
+
+def _nearest_folder(out: Path) -> Path:
+    return next(folder for folder in (out, *out.parents) if folder.is_dir())
+
+
+def _nbytes_left(plan: Plan, *, overwrite: bool) -> int:
+    """Return the bytes of the shards that the run would write."""
+    if overwrite:
+        return plan.nbytes
+    if find_complete(plan, overwrite=False) is not None:
+        return 0
+    return sum(task.nbytes for task in plan.tasks() if read_receipt(task) is None)
+
+
+def describe_plan(plan: Plan, *, overwrite: bool) -> dict[str, Any]:
+    """Return what a run would write, as JSON values."""
+    return {
+        "out": printable(str(plan.out)),
+        "container": plan.container,
+        "splits": {
+            name: {
+                "samples": len(items) if plan.capacities[name] else None,
+                "items": len(items),
+                "shards": len(plan.shards[name]),
+                "samples_per_shard": plan.capacities[name],
+                "fields": {
+                    field.name: {
+                        "dtype": field.dtype,
+                        "shape": ["any length", *field.shape]
+                        if field.ragged
+                        else list(field.shape),
+                    }
+                    for field in plan.recipes[name].fields()
+                },
+            }
+            for name, items in plan.listing.splits.items()
+        },
+        "classes": list(plan.listing.classes),
+        "skipped": len(plan.listing.skipped),
+        "ignored": plan.listing.ignored,
+        "notes": [printable(note) for note in plan.listing.notes],
+        "nbytes": plan.nbytes,
+        "nbytes_left": _nbytes_left(plan, overwrite=overwrite),
+        "nbytes_free": shutil.disk_usage(_nearest_folder(plan.out)).free,
+    }
+
+
+def print_plan(plan: Plan, *, overwrite: bool, as_json: bool) -> None:
+    """Print what a run would write."""
+    described = describe_plan(plan, overwrite=overwrite)
+    if as_json:
+        print_json(described)
+        return
+    lines = []
+    for name, split in described["splits"].items():
+        lines += [_split_text(name, split), _fields_text(split["fields"])]
+    lines.append(_classes_text(described["classes"]))
+    lines += [f"note: {note}" for note in described["notes"]]
+    lines += [f"ignored: {count:,} {reason}" for reason, count in described["ignored"].items()]
+    if described["skipped"]:
+        lines.append(f"skipped: {described['skipped']:,} that are not readable files")
+        lines += [f"  {printable(str(error))}" for error in plan.listing.skipped[:_SHOWN]]
+    nbytes, left = described["nbytes"], described["nbytes_left"]
+    lines.append(f"to be written: {human_nbytes(nbytes)} ({nbytes:,} bytes) to {plan.out}")
+    if left != nbytes:
+        lines.append(f"of these, still to do: {human_nbytes(left)} ({left:,} bytes)")
+    lines.append(f"free there: {human_nbytes(described['nbytes_free'])}")
+    print_text("\n".join(lines))
+
+
+def _split_text(name: str, split: dict[str, Any]) -> str:
+    samples, shards, most = split["samples"], split["shards"], split["samples_per_shard"]
+    if samples is None:
+        what = f"{split['items']:,} item{'s' * (split['items'] != 1)}"
+    else:
+        what = f"{samples:,} sample{'s' * (samples != 1)}"
+    size = "" if most is None else f" of up to {most:,}"
+    return f"{name}: {what} in {shards:,} shard{'s' * (shards != 1)}{size}"
+
+
+def _fields_text(fields: dict[str, Any]) -> str:
+    lines = [f"  {name:<16} {f['dtype']:<7} {f['shape'] or ''}" for name, f in fields.items()]
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _classes_text(classes: list[str]) -> str:
+    if not classes:
+        return "classes: none"
+    shown = ", ".join(printable(name) for name in classes[:_SHOWN])
+    return f"classes: {len(classes):,} ({shown}{', ...' if len(classes) > _SHOWN else ''})"
+
+
+def describe(manifest: Manifest) -> dict[str, Any]:
+    """Return what a dataset holds, as JSON values."""
+    return {
+        "container": manifest.container,
+        "kind": manifest.kind,
+        "recipe": dict(manifest.recipe),
+        "classes": list(manifest.classes),
+        "skipped": manifest.skipped,
+        "nbytes": sum(
+            sum(files.nbytes)
+            for split in manifest.splits.values()
+            for files in split.files.values()
+        ),
+        "splits": {
+            name: {
+                "samples": split.count,
+                "shards": len(split.counts),
+                "samples_per_shard": split.capacity,
+                "fields": {
+                    field.name: {
+                        "dtype": field.dtype,
+                        "shape": list(field.shape),
+                        "ragged": field.ragged,
+                        **({} if field.record is None else {"record": list(field.record)}),
+                        "nbytes": sum(
+                            sum(split.files[column.name].nbytes) for column in field.columns()
+                        ),
+                    }
+                    for field in split.fields
+                },
+                "statistics": {
+                    field: {"mean": found["mean"], "std": found["std"]}
+                    for field, found in ((k, v.to_json()) for k, v in split.statistics.items())
+                },
+                "class_counts": split.class_counts,
+                "tallies": {tally: list(sums) for tally, sums in split.tallies.items()},
+            }
+            for name, split in manifest.splits.items()
+        },
+    }
+
+
+def info_text(path: Path, described: dict[str, Any]) -> str:
+    """Return what a dataset holds, for people."""
+    lines = [
+        (
+            f"{path}: {described['kind']} in {described['container']} shards, "
+            f"{human_nbytes(described['nbytes'])}, {described['skipped']:,} skipped"
+        )
+    ]
+    # A table has as many options as columns have fates; most are as they are for all tables.
+    usual = TableOptions().recorded() if described["kind"] == "table" else {}
+    chosen = {
+        name: value
+        for name, value in described["recipe"].items()
+        if value not in (None, "", []) and not (name in usual and value == usual[name])
+    }
+    recipe = ", ".join(f"{k}={v}" for k, v in chosen.items() if not isinstance(v, dict))
+    lines.append(f"recipe: {recipe}")
+    if described["kind"] == "images":
+        lines.append(_classes_text(described["classes"]))
+    for name, split in described["splits"].items():
+        lines.append(_split_text(name, split))
+        for field, facts in split["fields"].items():
+            shape = facts["shape"] or ("any length" if facts["ragged"] else "scalar")
+            if "record" in facts:
+                shape = f"of {len(facts['record']):,} parts"
+            size = human_nbytes(facts["nbytes"])
+            lines.append(f"  {field:<16} {facts['dtype']:<7} {shape!s:<18} {size:>8}")
+        for field, facts in split["statistics"].items():
+            if facts["mean"] is not None:
+                mean = " ".join(f"{value:.4f}" for value in facts["mean"])
+                std = " ".join(f"{value:.4f}" for value in facts["std"])
+                lines.append(f"  {field}: mean {mean}, std {std}")
+        if split["class_counts"] is not None:
+            counts = zip(described["classes"], split["class_counts"], strict=True)
+            shown = [f"{printable(c)} {n:,}" for c, n in list(counts)[:_SHOWN]]
+            more = ", ..." if len(described["classes"]) > len(shown) else ""
+            lines.append(f"  samples of each class: {', '.join(shown)}{more}")
+    return "\n".join(lines)
+
+
+def check_text(report: CheckReport) -> str:
+    """Return what a check found, for people."""
+    lines = [printable(problem) for problem in report.problems]
+    lines += [f"not part of the dataset: {printable(name)}" for name in report.foreign]
+    what = "sizes and checksums" if report.full else "sizes"
+    verdict = f"{len(report.problems)} bad" if report.problems else "all good"
+    size = human_nbytes(report.nbytes)
+    lines.append(f"{report.path}: {report.files:,} files, {size}, {what}: {verdict}")
+    return "\n".join(lines)

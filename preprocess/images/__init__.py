@@ -1,0 +1,1 @@
+"""Images: files -> decoded, upright, resized arrays."""

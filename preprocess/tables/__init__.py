@@ -1,0 +1,1 @@
+"""Tables: files and DataFrames -> typed columns -> fitted codes -> packed records."""

@@ -1,0 +1,309 @@
+"""Columns as Arrow has read them: which are read at all, text as bytes and as dictionaries."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from loaders.format.records import NAME_RULE, is_name
+from preprocess.errors import SampleError
+from preprocess.tables.options import TableOptions
+from preprocess.tables.ordinals import refuse_ordinals
+from preprocess.tables.plan import with_name
+from preprocess.texts.content import invalid_utf8
+from preprocess.texts.records import listed
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+
+LETTERS_SHOWN: Final = 60
+"""Of a name that is too long, in a message."""
+
+
+def is_text(kind: "pa.DataType") -> bool:
+    """Whether a type is that of strings."""
+    import pyarrow as pa
+
+    types = pa.types
+    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
+
+
+def is_bytes(kind: "pa.DataType") -> bool:
+    """Whether a type is that of bytes of any length, or of a dictionary of them."""
+    import pyarrow as pa
+
+    types = pa.types
+    if types.is_dictionary(kind):
+        return is_bytes(kind.value_type)
+    return bool(types.is_binary(kind) or types.is_large_binary(kind) or types.is_binary_view(kind))
+
+
+def is_readable(kind: "pa.DataType") -> bool:
+    """Whether a column of a type can be in a table of numbers, words and short lists."""
+    import pyarrow as pa
+
+    types = pa.types
+    if types.is_dictionary(kind) or types.is_run_end_encoded(kind):
+        inner = kind.value_type
+        return is_readable(inner) and not types.is_nested(inner)
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        inner = kind.value_type
+        return bool(
+            types.is_integer(inner)
+            or types.is_floating(inner)
+            or types.is_null(inner)
+            or is_text(inner)
+        )
+    return bool(
+        types.is_integer(kind)
+        or types.is_floating(kind)
+        or types.is_boolean(kind)
+        or types.is_date(kind)
+        or types.is_timestamp(kind)
+        or types.is_time(kind)
+        or types.is_decimal(kind)
+        or types.is_null(kind)
+        or is_text(kind)
+        or is_bytes(kind)
+    )
+
+
+def fault_of_names(names: Sequence[str]) -> str | None:
+    """Say why columns cannot have these names, if they cannot."""
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        return f"several columns are named {listed(twice)}; give every column a name of its own"
+    for number, name in enumerate(names, 1):
+        if not name:
+            return f"column {number} has no name"
+        if not is_name(name):
+            return (
+                f"column {number} is called {listed([name[:LETTERS_SHOWN]])}, expected {NAME_RULE}"
+            )
+    return None
+
+
+def readable_columns(schema: "pa.Schema", options: TableOptions, key: str) -> list[str]:
+    """Name the columns that are read; `key` names the file.
+
+    Raises:
+        SourceError: One of them would be stored as something else.
+    """
+    refuse_ordinals(schema, options, key)
+    unread = options.unread
+    return [field.name for field in schema if field.name not in unread and is_readable(field.type)]
+
+
+def with_unread(
+    table: "pa.Table", schema: "pa.Schema", count: int, options: TableOptions
+) -> "pa.Table":
+    """Return all columns of a file, those that are not read as nulls of their type.
+
+    Of ignored columns the type does not matter: they are of no type.
+    """
+    import pyarrow as pa
+
+    read = set(table.column_names)
+    columns = []
+    for field in schema:
+        if field.name in read:
+            columns.append(table.column(field.name))
+            continue
+        kind = field.type
+        if isinstance(kind, pa.BaseExtensionType):
+            kind = kind.storage_type
+        columns.append(pa.nulls(count, pa.null() if field.name in options.unread else kind))
+    return pa.table(columns, names=schema.names)
+
+
+def whole(column: Any) -> Any:
+    """Return a column of a table as one array that begins where its memory does."""
+    import pyarrow as pa
+
+    if isinstance(column, pa.ChunkedArray):
+        if column.num_chunks == 1 and not column.chunk(0).offset:
+            return column.chunk(0)
+        if pa.types.is_dictionary(column.type):
+            column = column.unify_dictionaries()
+        return pa.concat_arrays(column.chunks) if column.num_chunks else _empty(column.type)
+    return pa.concat_arrays([column]) if column.offset else column
+
+
+def _empty(kind: "pa.DataType") -> Any:
+    import pyarrow as pa
+
+    return pa.nulls(0, kind)
+
+
+def bytes_of(column: Any, name: str, key: str) -> Any:
+    """Return strings as large_binary, whose places in memory have been looked at.
+
+    Raises:
+        SampleError: They lie outside of the memory.
+    """
+    import pyarrow as pa
+
+    kind = column.type
+    binary = {pa.string(): pa.binary(), pa.large_string(): pa.large_binary()}.get(kind)
+    try:
+        # As bytes first: to convert damaged offsets could read outside of the memory.
+        column = column.view(binary or pa.binary_view()) if is_text(kind) else column
+        column.validate(full=True)
+        return column.cast(pa.large_binary())
+    except pa.ArrowException as error:
+        said = f"damaged Arrow data in column {name!r}: {error}; {with_name('--ignore', name)}"
+        raise SampleError(key, said) from error
+
+
+def encoded(column: Any, name: str, key: str) -> Any:
+    """Return text as dictionary<int32, large_binary>: distinct, all used, by first appearance.
+
+    Args:
+        column: Strings or bytes, or a dictionary of them.
+        name: Names the column in errors.
+        key: Names the file in errors.
+
+    Raises:
+        SampleError: The column's memory is damaged.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not pa.types.is_dictionary(column.type):
+        return bytes_of(column, name, key).dictionary_encode()
+    values, indices = bytes_of(column.dictionary, name, key), column.indices
+    bounds = pc.min_max(indices)
+    if bounds["max"].is_valid and not (
+        bounds["min"].as_py() >= 0 and bounds["max"].as_py() < len(values)
+    ):
+        said = f"damaged Arrow data in column {name!r}: an index without a value"
+        raise SampleError(key, f"{said}; {with_name('--ignore', name)}")
+    used = pc.unique(indices.drop_null())
+    taken = values.take(used)
+    if taken.null_count or len(pc.unique(taken)) < len(taken):
+        return values.take(indices).dictionary_encode()
+    numbers = np.zeros(len(values), np.int32)
+    numbers[used.to_numpy()] = np.arange(len(used), dtype=np.int32)
+    return pa.DictionaryArray.from_arrays(pc.take(pa.array(numbers), indices), taken)
+
+
+def as_strings(column: Any) -> Any:
+    """Return a dictionary of bytes as one of strings; None where some are not UTF-8."""
+    import pyarrow as pa
+
+    values = column.dictionary.view(pa.large_string())
+    try:
+        values.validate(full=True)
+    except pa.ArrowInvalid:
+        return None
+    return pa.DictionaryArray.from_arrays(column.indices, values)
+
+
+def invalid_rows(columns: Mapping[str, Any]) -> dict[int, str]:
+    """Return which rows of columns of bytes, or dictionaries of them, are not UTF-8, and why."""
+    import pyarrow as pa
+
+    found: dict[int, str] = {}
+    for name, column in columns.items():
+        dictionary = column.dictionary if pa.types.is_dictionary(column.type) else None
+        values = column if dictionary is None else dictionary
+        bad = {
+            index: f"column {name!r} is not valid UTF-8: {fault[1]} at byte {fault[0]:,} of it"
+            for index, value in enumerate(values.to_pylist())
+            if value is not None and (fault := invalid_utf8(value))
+        }
+        if dictionary is None:
+            rows: Iterable[tuple[int, str]] = bad.items()
+        else:
+            codes = column.indices.fill_null(-1).to_numpy()
+            chosen = np.flatnonzero(np.isin(codes, list(bad)))
+            rows = [(row, bad[int(codes[row])]) for row in chosen.tolist()]
+        for row, reason in rows:
+            found.setdefault(row, reason)
+    return found
+
+
+def list_counts(array: Any) -> "NDArray[np.int64]":
+    """Return how many values each list has, [n] int64; none where it is missing."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_null(array.type):
+        return np.zeros(len(array), np.int64)
+    counts = pc.list_value_length(array).cast(pa.int64()).fill_null(0)
+    return np.asarray(counts.to_numpy(zero_copy_only=False))
+
+
+def value_at(array: Any, row: int) -> Any:
+    """Return a value for a message: times that Python has not as their numbers."""
+    try:
+        return array[row].as_py()
+    except (ValueError, OverflowError):
+        return array[row].value
+
+
+def string_buffers(
+    values: Any,
+) -> "tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]":
+    """Return the bytes of strings, and where each begins and ends in them.
+
+    Args:
+        values: Array of string or large_string, of 4 or 8 bytes a place.
+    """
+    import pyarrow as pa
+
+    width: Any = np.int64 if pa.types.is_large_string(values.type) else np.int32
+    _, places, data = values.buffers()
+    if data is None or not len(values):
+        nothing = np.zeros(len(values), np.int64)
+        return np.empty(0, np.uint8), nothing, nothing
+    offsets = np.frombuffer(places, width, values.offset + len(values) + 1)[values.offset :]
+    return np.frombuffer(data, np.uint8), offsets[:-1], offsets[1:]
+
+
+def as_integers(values: Any) -> Any:
+    """Return strings as int64 if every value is what `str` gives of one, else None.
+
+    Args:
+        values: Strings; nulls stay nulls. Only nulls give None.
+    """
+    import pyarrow as pa
+
+    if values.null_count == len(values) or not _begins_with_number(values):
+        return None
+    try:
+        numbers = values.cast(pa.int64())
+    except pa.ArrowInvalid:
+        return None
+    return numbers if _are_canonical(*string_buffers(values)) else None
+
+
+def _begins_with_number(values: Any) -> bool:
+    """Whether the first value, which is one of many mostly, could be a whole number."""
+    first = values[0].as_py()
+    return first is None or first.removeprefix("-").isdecimal()
+
+
+def _are_canonical(data: "NDArray[np.uint8]", starts: "NDArray[Any]", ends: "NDArray[Any]") -> bool:
+    """Whether strings that are numbers to Arrow are canonical: 007, -0 and 0x1F are numbers too.
+
+    Nulls are empty.
+    """
+    # Behind an empty one at the end there is nothing: any byte will do.
+    first = data.take(starts, mode="clip")
+    # A digit that is no zero begins a canonical number, and nothing else.
+    doubtful = np.flatnonzero(first - _ONE > 8)  # unsigned: what is before 1 is above 9
+    if not len(doubtful):
+        return True
+    starts = starts[doubtful]
+    lengths, first = ends[doubtful] - starts, first[doubtful]
+    good = (lengths == 0) | (first == _ZERO) & (lengths == 1)
+    minus = (first == _MINUS) & (lengths > 1)
+    good[minus] = data[starts[minus] + 1] - _ONE <= 8
+    return bool(good.all())
+
+
+_ZERO, _ONE, _MINUS = np.frombuffer(b"01-", np.uint8)

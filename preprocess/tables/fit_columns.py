@@ -1,0 +1,243 @@
+"""One column, fitted: its codes by a vocabulary of train, or its numbers."""
+
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import IO, TYPE_CHECKING, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loaders.format.table_schema import Loss
+from preprocess.errors import SourceError
+from preprocess.tables.columns import list_counts
+from preprocess.tables.fit_numbers import fit_floats, fit_whole
+from preprocess.tables.fit_rows import Rows, classes_of
+from preprocess.tables.fitted_column import FittedColumn, code_dtype, make_spec
+from preprocess.tables.plan import ColumnPlan, with_name
+from preprocess.tables.splits import SKIPPED, SPLIT_NAMES, TRAIN
+from preprocess.tables.text_codes import FIRST, MISSING, UNKNOWN, is_coded_text, write_codes
+from preprocess.tables.values import Texts, texts_of
+from preprocess.tables.vocabulary import (
+    TextTally,
+    are_numbers,
+    by_count,
+    by_value,
+    vocabulary_bytes,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_OWN_VALUES: Final = 0.9
+"""Share of rows with a value of their own from which on a column looks like an id."""
+
+_SOME_NUMBERS: Final = 0.25
+"""Share of numbers from which on words among them are named."""
+
+_FEW: Final = 1000
+"""Different values that are no burden, ids or not."""
+
+_SHOWN: Final = 80
+
+
+def fit_column(plan: ColumnPlan, rows: Rows, place: int) -> FittedColumn:
+    """Fit one column.
+
+    Args:
+        plan: What it becomes.
+        rows: All of them.
+        place: Its number in the schema, which names its vocabulary.
+
+    Raises:
+        SourceError: It does not fit what is asked for; column, value, file and line are named.
+    """
+    if plan.kind == "vector":
+        plan = _with_values(plan, rows)
+    if plan.buckets is not None:
+        return _fit_hashed(plan, rows, plan.buckets)
+    if plan.kind == "categorical" or plan.values == "texts":
+        return _fit_codes(plan, rows, place)
+    if plan.kind == "float" or plan.values == "floats":
+        return fit_floats(plan, rows)
+    return fit_whole(plan, rows)
+
+
+def _with_values(plan: ColumnPlan, rows: Rows) -> ColumnPlan:
+    """Look at what lists hold, and refuse what has no place in a record."""
+    import pyarrow as pa
+
+    arrays = (array.type for array, _ in rows.arrays(plan.source))
+    types = {found.value_type for found in arrays if not pa.types.is_null(found)}
+    types = {found for found in types if not pa.types.is_null(found)}  # of empty lists alone
+    if all(pa.types.is_large_string(t) or pa.types.is_string(t) for t in types):
+        return replace(plan, values="texts")
+    if not all(pa.types.is_integer(t) or pa.types.is_floating(t) for t in types):
+        said = ", ".join(sorted(map(str, types)))
+        raise SourceError(
+            f"column {plan.name!r}: holds lists of {said}; a record takes lists of numbers or of "
+            f"texts; {with_name('--ignore', plan.name)}"
+        )
+    if plan.shortest != plan.length:
+        _refuse_lengths(plan, rows)
+    whole = all(pa.types.is_integer(t) for t in types)
+    floats = plan.dtype in {"float32", "float64"}
+    unsigned = pa.uint64() in types and all(pa.types.is_unsigned_integer(t) for t in types)
+    if whole and not floats:
+        return replace(plan, values="whole", unsigned=unsigned)
+    return replace(plan, values="floats")
+
+
+def _refuse_lengths(plan: ColumnPlan, rows: Rows) -> None:
+    """Refuse lists of numbers of several lengths, by the first that is shorter than another."""
+
+    def shorter(array: "pa.Array") -> NDArray[np.bool_]:
+        counts = list_counts(array)
+        return np.asarray((counts < plan.length) & np.asarray(array.is_valid()))
+
+    where, _ = rows.first(plan.source, shorter) or (plan.name, None)
+    raise SourceError(
+        f"{where}: column {plan.name!r}: lists of {plan.shortest} to {plan.length} numbers, and a "
+        f"record needs one length; {with_name('--ignore', plan.name)}"
+    )
+
+
+def _fit_hashed(plan: ColumnPlan, rows: Rows, buckets: int) -> FittedColumn:
+    if plan.values in {"whole", "floats"}:
+        raise SourceError(f"column {plan.name!r}: lists of numbers are not hashed")
+    present = sum(
+        int(texts.of_rows(splits != SKIPPED).counts()[:-1].sum())
+        for texts, splits in rows.texts(plan)
+    )
+    loss = Loss(what=f"hashed into {buckets} buckets", values=present, worst=0.0)
+    dtype = code_dtype(plan, buckets, f"{buckets} buckets")
+    return FittedColumn(spec=make_spec(plan, dtype, (loss,), buckets=buckets))
+
+
+def counted_texts(plan: ColumnPlan, rows: Rows) -> "tuple[pa.LargeStringArray, NDArray[np.int64]]":
+    """Return the different texts of a column, and [k, 3] how often each is in which split."""
+    values, counts = _tallied(plan, rows).found()
+    used = counts.any(axis=1)  # texts of rows without a target are none
+    return (values, counts) if used.all() else (values.filter(used), counts[used])
+
+
+def _tallied(plan: ColumnPlan, rows: Rows, numbers: IO[bytes] | None = None) -> TextTally:
+    """Count the texts of a column, block by block."""
+    found = TextTally(len(SPLIT_NAMES), numbers)
+    if plan.kind == "vector":
+        for texts, splits in rows.texts(plan):
+            found.add(texts.values, _counts(texts, splits))
+        return found
+    for array, splits in rows.arrays(plan.source):
+        if not is_coded_text(array) or not len(splits) or (splits != splits[0]).any():
+            texts = texts_of(array)
+            values, counts = texts.values, _counts(texts, splits)
+        else:
+            values, counts = array.dictionary, _counts_of_split(array, int(splits[0]))
+        found.add(classes_of(values, plan), counts)
+    return found
+
+
+def _counts_of_split(array: "pa.DictionaryArray", split: int) -> NDArray[np.int64]:
+    """Return how often each text is in which split, [k, 3] int64, where all rows are of one."""
+    counts = np.zeros((len(SPLIT_NAMES), len(array.dictionary)), np.int64)
+    if split != SKIPPED:
+        indices = array.indices.drop_null() if array.null_count else array.indices
+        counts[split] = np.bincount(indices.to_numpy(), minlength=counts.shape[1])
+    return counts.T
+
+
+def _counts(texts: Texts, splits: NDArray[np.uint8]) -> NDArray[np.int64]:
+    """Return how often each text is in which split, [k, 3] int64."""
+    size = len(texts.values) + 1
+    counts = np.zeros((len(SPLIT_NAMES), size), np.int64)
+    if len(splits) and (splits == splits[0]).all():
+        if splits[0] != SKIPPED:
+            counts[splits[0]] = texts.counts()
+    else:
+        kept = np.flatnonzero(splits != SKIPPED)
+        places = texts.index[kept] + size * splits[kept].astype(np.int64)
+        counts[:] = np.bincount(places, minlength=counts.size).reshape(counts.shape)
+    return counts[:, :-1].T
+
+
+def _fit_codes(plan: ColumnPlan, rows: Rows, place: int) -> FittedColumn:
+    """Make a vocabulary: of a feature from train alone; the classes of a target are all."""
+    import pyarrow as pa
+
+    path = f"table/vocabulary/{place:04d}.json"
+    if rows.folder is None or plan.role == "target":
+        return _coded(plan, rows, path, *counted_texts(plan, rows))[0]
+    # Nameless, and gone with the process.
+    with tempfile.TemporaryFile(dir=rows.folder) as numbers:
+        tally = _tallied(plan, rows, numbers)
+        values, counts = tally.found()
+        used = np.flatnonzero(counts.any(axis=1))
+        fitted, order = _coded(plan, rows, path, values.take(pa.array(used)), counts[used])
+        codes = np.full(len(values) + 1, UNKNOWN, np.int32)
+        codes[-1] = MISSING
+        codes[used[order]] = FIRST + np.arange(len(order), dtype=np.int32)
+        return replace(fitted, codes=write_codes(numbers, codes, rows.folder, place))
+
+
+def _coded(
+    plan: ColumnPlan,
+    rows: Rows,
+    path: str,
+    values: "pa.LargeStringArray",
+    counts: NDArray[np.int64],
+) -> tuple[FittedColumn, NDArray[np.int64]]:
+    """Return a column of these texts, and which of them have codes, in the order of the codes."""
+    import pyarrow as pa
+
+    train = counts[:, TRAIN]
+    if plan.role == "target":
+        order, first = by_value(values, rows.options), 0
+    else:
+        order, first = by_count(values, train, plan.min_count), FIRST
+    left = np.ones(len(values), np.bool_)
+    left[order] = False
+    unknown = tuple(counts[left].sum(axis=0).tolist())
+    dtype = code_dtype(plan, len(order) + first - 1, f"{len(order)} values")
+    losses: tuple[Loss, ...] = ()
+    if unknown[TRAIN]:
+        what = f"values that occur less than {plan.min_count} times have the code of unknown ones"
+        losses = (Loss(what=what, values=unknown[TRAIN], worst=0.0),)
+    fitted = FittedColumn(
+        spec=make_spec(plan, dtype, losses, vocabulary=path, values=len(order)),
+        vocabulary=vocabulary_bytes(values.take(pa.array(order)), train[order]),
+        unknown=unknown,
+        constant=np.count_nonzero(train) == 1,
+        notes=tuple(_code_notes(plan, rows, values, counts)),
+    )
+    return fitted, order
+
+
+def _code_notes(
+    plan: ColumnPlan, rows: Rows, values: "pa.LargeStringArray", counts: NDArray[np.int64]
+) -> Iterator[str]:
+    """Say what may not be what it looks like: numbers with a few words, ids, a constant."""
+    import pyarrow.compute as pc
+
+    name, total = plan.name, int(counts.sum())
+    if plan.role == "target":
+        absent = values.filter(counts[:, TRAIN] == 0).to_pylist()
+        if absent:
+            yield f"target {name!r}: no row of train has the class {absent[0][:_SHOWN]!r}"
+        if pc.count_distinct(pc.utf8_lower(values)).as_py() < len(values):
+            yield f"target {name!r}: some of its classes differ in upper and lower case alone"
+        return
+    if plan.word is not None:
+        numbers = int(counts[are_numbers(values, rows.options)].sum())
+        if numbers >= _SOME_NUMBERS * total > 0:
+            word, where = plan.word
+            yield (
+                f"{where}: column {name!r}: {numbers:,} of {total:,} values are numbers, and "
+                f"others are words such as {word!r}: taken as categories; --null-values says which "
+                "words are missing values"
+            )
+    if len(values) > max(_OWN_VALUES * total, _FEW):
+        yield (
+            f"column {name!r}: {len(values):,} different values in {total:,} rows: an id, perhaps; "
+            f"{with_name('--ignore', name)}, or --hash-buckets"
+        )

@@ -1,0 +1,297 @@
+"""A column of numbers, fitted: its stored type from all rows, its statistics from train."""
+
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loaders.format.table_schema import ColumnSpec, Loss
+from preprocess.errors import SourceError
+from preprocess.tables.column_statistics import Tally, column_statistics, tally
+from preprocess.tables.counts import count_numbers, present_numbers
+from preprocess.tables.fit_rows import Rows, column_numbers
+from preprocess.tables.fitted_column import CODE_DTYPES, FittedColumn, make_spec, narrowest
+from preprocess.tables.plan import ColumnPlan, with_range
+from preprocess.tables.quantiles import HELD, Part, quantiles, quantiles_of_counted
+from preprocess.tables.splits import SKIPPED, TRAIN
+from preprocess.tables.text import plain_numbers
+from preprocess.tables.values import numbers_of, texts_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_UNSIGNED: Final = 1 << 63
+"""Offset of unsigned numbers of 64 bits, as int64."""
+
+_WHOLE: Final = re.compile("-?[0-9]{16,}")
+"""Whole numbers that may be beyond 2**53."""
+
+
+def fit_whole(plan: ColumnPlan, rows: Rows) -> FittedColumn:
+    """Fit whole numbers: the offset and the narrowest type hold all rows.
+
+    Raises:
+        SourceError: They are beyond int64, or beyond the type that is asked for.
+    """
+    if plan.low is None or plan.high is None:
+        low, high, missing = _range(plan, rows)
+        plan = with_range(plan, low, high, missing=missing)
+    low, high = plan.low or 0, plan.high or 0
+    offset = 0 if plan.kind == "boolean" else low
+    if plan.dtype is not None:
+        _check_asked(plan, rows, offset)
+    if plan.nullable:
+        dtype = plan.dtype or narrowest(high - offset + 1)
+    else:
+        dtype, offset = "int64", _UNSIGNED if plan.unsigned else 0
+    spec = make_spec(plan, dtype, offset=offset, exponent=plan.exponent, nullable=plan.nullable)
+    return _with_statistics(spec, plan, rows)
+
+
+def _range(plan: ColumnPlan, rows: Rows) -> tuple[int, int, bool]:
+    """Return the smallest and the largest value of all rows, and whether any is missing.
+
+    Both are 0 where there is none.
+    """
+    bounds: list[int] = []
+    missing = False
+    for numbers, splits in rows.numbers(plan):
+        values, _, absent = numbers.of_rows(splits != SKIPPED).counted()
+        missing = missing or absent > 0
+        if len(values):
+            bounds += [int(values.min()), int(values.max())]
+            bounds = [min(bounds), max(bounds)]
+    return (bounds[0], bounds[1], missing) if bounds else (0, 0, missing)
+
+
+def _check_asked(plan: ColumnPlan, rows: Rows, offset: int) -> None:
+    """Refuse a type that does not hold all values, by the first that it does not."""
+    if plan.dtype not in CODE_DTYPES:
+        raise SourceError(f"column {plan.name!r}: {plan.dtype} is no type of kind {plan.kind}")
+    top = offset + int(np.iinfo(plan.dtype).max) - 1
+    if (plan.high or 0) <= top or (plan.dtype == "int64" and not plan.nullable):
+        return
+
+    def beyond(array: "pa.Array") -> NDArray[np.bool_]:
+        values, valid = column_numbers(array, plan, rows.options).rows()
+        return _of_rows((values > top) & valid)
+
+    where, value = rows.first(plan.source, beyond) or (plan.name, plan.high)
+    unit = f" * 10**{plan.exponent}" if plan.exponent else ""
+    raise SourceError(
+        f"{where}: column {plan.name!r}: {value} is beyond {offset}..{top}{unit}, which "
+        f"{plan.dtype} holds beside a code for missing values; ask for a wider type"
+    )
+
+
+def _of_rows(marked: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return which rows have a marked value: of vectors, [n, length], any."""
+    return np.asarray(marked.reshape(len(marked), -1).any(axis=1))
+
+
+def fit_floats(plan: ColumnPlan, rows: Rows) -> FittedColumn:
+    """Fit floats: float32 where it holds all values, or is asked for.
+
+    Raises:
+        SourceError: The type that is asked for is none for floats, or its range too small.
+    """
+    if plan.dtype not in {None, "float32", "float64"}:
+        raise SourceError(f"column {plan.name!r}: {plan.dtype} is no type of kind {plan.kind}")
+    rounded = rounded_whole(plan, rows)
+    # Whether float32 holds whole numbers that float64 does not hold is not asked of all blocks.
+    exact = plan.float32_exact and not rounded
+    narrow = plan.float32 or (exact and plan.dtype is None)
+    losses = (_rounding(plan, rows) if narrow and not exact else []) + rounded
+    spec = make_spec(plan, "float32" if narrow else "float64", tuple(losses))
+    return _with_statistics(spec, plan, rows)
+
+
+def _rounding(plan: ColumnPlan, rows: Rows) -> list[Loss]:
+    """Return what float32 loses, over all rows."""
+    changed, worst = 0, 0.0
+    for values, counts in _all(plan, rows):
+        with np.errstate(over="ignore", invalid="ignore"):
+            error = np.abs(values.astype(np.float32).astype(np.float64) - values)
+        error[np.isinf(values)] = 0.0
+        if np.isinf(error).any():
+            _refuse_large(plan, rows)
+        lossy = error > 0
+        changed += int(np.count_nonzero(lossy) if counts is None else counts[lossy].sum())
+        worst = max(worst, float(error.max(initial=0.0)))
+    return [Loss(what="rounded to float32", values=changed, worst=worst)] if changed else []
+
+
+def _refuse_large(plan: ColumnPlan, rows: Rows) -> None:
+    """Refuse float32 by the first value that would become infinite."""
+
+    def large(array: "pa.Array") -> NDArray[np.bool_]:
+        values, valid = column_numbers(array, plan, rows.options).rows()
+        with np.errstate(over="ignore"):
+            return _of_rows(np.isinf(values.astype(np.float32)) & np.isfinite(values) & valid)
+
+    where, value = rows.first(plan.source, large) or (plan.name, "a value")
+    raise SourceError(
+        f"{where}: column {plan.name!r}: {value} is beyond the range of float32; leave it float64"
+    )
+
+
+def rounded_whole(plan: ColumnPlan, rows: Rows) -> list[Loss]:
+    """Return what float64 loses of numbers that it does not hold; infinite ones are no loss.
+
+    These are whole numbers among floats, and decimals.
+    """
+    if not plan.beyond_float:
+        return []
+    count, worst = 0, 0
+    for array, splits in rows.arrays(plan.source):
+        if _is_decimal(array):
+            return _rounded_decimals(plan, rows)
+        if _is_floating(array):
+            continue
+        texts = texts_of(array).of_rows(splits != SKIPPED)
+        values = plain_numbers(texts.values, rows.options).to_pylist()
+        for text, times in zip(values, texts.counts()[:-1].tolist(), strict=True):
+            if times and _WHOLE.fullmatch(text) and not math.isinf(float(text)):
+                error = abs(int(float(text)) - int(text))
+                count += times if error else 0
+                worst = max(worst, error)
+    what = "whole numbers beyond 2**53 rounded to float64"
+    return [Loss(what=what, values=count, worst=float(worst))] if count else []
+
+
+def _rounded_decimals(plan: ColumnPlan, rows: Rows) -> list[Loss]:
+    """Return what float64 loses of decimals, over all rows."""
+    import pyarrow as pa
+
+    count, worst = 0, Decimal(0)
+    for array, splits in rows.arrays(plan.source):
+        found = array.filter(pa.array(splits != SKIPPED)).drop_null().dictionary_encode()
+        values = found.dictionary
+        stored, _ = numbers_of(values, "float", rows.options, name=plan.name).rows()
+        counts = np.bincount(found.indices.to_numpy(), minlength=len(values))
+        for value, near, times in zip(
+            values.to_pylist(), stored.tolist(), counts.tolist(), strict=True
+        ):
+            if error := abs(Decimal(near) - value):
+                count += times
+                worst = max(worst, error)
+    what = "decimals rounded to float64"
+    return [Loss(what=what, values=count, worst=float(worst))] if count else []
+
+
+def _is_decimal(array: "pa.Array") -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_decimal(array.type))
+
+
+def _is_floating(array: "pa.Array") -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_floating(array.type))
+
+
+def _all(plan: ColumnPlan, rows: Rows) -> Iterator[Part]:
+    """Yield the values of all rows that are stored."""
+    for numbers, splits in rows.numbers(plan):
+        values, counts, _ = numbers.of_rows(splits != SKIPPED).counted()
+        yield values, counts
+
+
+def _with_statistics(spec: ColumnSpec, plan: ColumnPlan, rows: Rows) -> FittedColumn:
+    """Add statistics over train to a column of one number in each row."""
+    if plan.kind == "vector":
+        return FittedColumn(spec=spec)
+    if (counted := _counted(spec, plan, rows)) is not None:
+        return counted
+    found, missing, infinite = Tally(), 0, 0
+    held: list[Part] | None = [] if rows.train_count <= HELD else None
+    for numbers in rows.train(plan):
+        values, counts, absent = numbers.counted()
+        values, counts, beyond = _finite(values, counts)
+        found += tally(values, counts)
+        missing, infinite = missing + absent, infinite + beyond
+        if held is not None:
+            held.append((values, counts))  # converted once
+
+    def stream() -> Iterator[Part]:
+        if held is not None:
+            yield from held
+            return
+        for numbers in rows.train(plan):
+            values, counts, _ = _finite(*numbers.counted()[:2])
+            yield values, counts
+
+    statistics = column_statistics(
+        found,
+        quantiles(stream, found.count, plan.exponent),
+        missing=missing,
+        infinite=infinite,
+        exponent=plan.exponent,
+    )
+    notes = tuple(_notes(plan, found, infinite))
+    return FittedColumn(
+        spec=replace(spec, statistics=statistics),
+        constant=found.count > 0 and found.minimum == found.maximum,
+        notes=notes,
+    )
+
+
+def _counted(spec: ColumnSpec, plan: ColumnPlan, rows: Rows) -> FittedColumn | None:
+    """Do the same for whole numbers, by how often each occurs; None if that is not the way."""
+    import pyarrow as pa
+
+    if plan.kind != "integer" or plan.part is not None or plan.low is None:
+        return None
+    missing = 0
+
+    def parts() -> Iterator[NDArray[Any] | None]:
+        nonlocal missing
+        for array, splits in rows.arrays(plan.source):
+            train = splits == TRAIN
+            mine = array if train.all() else array.filter(pa.array(train))
+            missing += mine.null_count
+            yield present_numbers(mine)
+
+    found = count_numbers(parts(), plan.low)
+    if found is None:
+        return None
+    sums = tally(*found)
+    statistics = column_statistics(
+        sums,
+        quantiles_of_counted(*found, plan.exponent),
+        missing=missing,
+        infinite=0,
+        exponent=plan.exponent,
+    )
+    return FittedColumn(
+        spec=replace(spec, statistics=statistics),
+        constant=len(found[0]) == 1,
+        notes=tuple(_notes(plan, sums, 0)),
+    )
+
+
+def _notes(plan: ColumnPlan, found: Tally, infinite: int) -> Iterator[str]:
+    if infinite:
+        yield (
+            f"column {plan.name!r}: {infinite:,} infinite values in train, which its statistics "
+            "leave out"
+        )
+    if not found.count:
+        yield f"column {plan.name!r}: no row of train has a finite value"
+
+
+def _finite(
+    values: NDArray[Any], counts: NDArray[np.int64] | None
+) -> tuple[NDArray[Any], NDArray[np.int64] | None, int]:
+    """Return values and counts without infinities, and how many these are."""
+    kept = np.isfinite(values) if values.dtype == np.float64 else np.ones(len(values), np.bool_)
+    if kept.all():
+        return values, counts, 0
+    beyond = int(np.count_nonzero(~kept) if counts is None else counts[~kept].sum())
+    return values[kept], None if counts is None else counts[kept], beyond

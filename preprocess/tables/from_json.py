@@ -1,0 +1,247 @@
+"""JSON lines -> columns: by Arrow where all is well, record by record where it is not.
+
+`text_json` says how one reader checks the other. Numbers stay what they are: Arrow turns whole
+numbers beyond int64, and all those of a column with decimal places, into float64, so that a block
+in which that could have changed one is read record by record.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from loaders.format.value_texts import number_text
+from preprocess.tables.columns import encoded, is_readable, is_text, whole
+from preprocess.texts.arrays import valid_utf8
+from preprocess.texts.content import invalid_utf8
+from preprocess.texts.lines import Lines, find_lines
+from preprocess.texts.records import BadRecord, dump_json, read_object
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+_OPEN, _CLOSE = b"{}"
+_NO_KEYS: Final = re.compile(rb"^[ \t]*\{[ \t]*\}", re.MULTILINE)
+_EXACT: Final = 1 << 53
+"""Whole numbers below are the same in float64."""
+
+_INT64: Final = (-(1 << 63), (1 << 63) - 1)
+
+
+def columns_of_sample(data: bytes) -> "dict[str, bool]":
+    """Return the columns of the first lines of a file in order, and whether they seem strings.
+
+    A guess: what a column is does not depend on it.
+    """
+    import pyarrow as pa
+
+    try:
+        schema = _parse(data, {}).schema
+    except pa.ArrowException:
+        return {}
+    return {
+        field.name: is_text(field.type) or pa.types.is_timestamp(field.type) for field in schema
+    }
+
+
+def parse_json(
+    data: bytes, guessed: dict[str, bool]
+) -> "tuple[dict[str, Any], NDArray[np.int64], list[tuple[int, str]]]":
+    """Parse whole lines, each one object.
+
+    Args:
+        data: The lines.
+        guessed: Columns that are there in this order, if they are, and whether they seem strings.
+
+    Returns:
+        The columns; [N] after how many lines of the data each row stands; and such lines of
+        records that are left out, with the reasons. Objects and lists of lists are of their type,
+        which no table holds.
+    """
+    lines = find_lines(data)
+    found = _read_fast(data, lines, guessed)
+    wrong: list[tuple[int, str]] = []
+    numbers = lines.numbers
+    if found is None:
+        found, numbers, wrong = _read_exactly(data, lines)
+    order = [name for name in guessed if name in found]
+    order += [name for name in found if name not in guessed]
+    return {name: found[name] for name in order}, numbers, wrong
+
+
+def _read_fast(data: bytes, lines: Lines, guessed: dict[str, bool]) -> "dict[str, Any] | None":
+    """Return the columns of a block in which nothing is doubtful; None for others."""
+    import pyarrow as pa
+
+    array = np.frombuffer(data, np.uint8)
+    if (
+        not (array[lines.starts] == _OPEN).all()
+        or not (array[lines.stops - 1] == _CLOSE).all()
+        or b"\0" in data
+        or _NO_KEYS.search(data)
+        or not valid_utf8(data)
+    ):
+        return None
+    strings = {name: pa.string() for name, seems in guessed.items() if seems}
+    try:
+        table = _parse(data, strings)
+        # Arrow takes strings that look like times for times, whose text is lost.
+        times = {f.name: _without_times(f.type) for f in table.schema if _has_times(f.type)}
+        if times:
+            table = _parse(data, {**strings, **times})
+    except pa.ArrowException:
+        return None
+    if len(table) != len(lines.starts) or len(set(table.column_names)) < table.num_columns:
+        return None
+    found = {name: whole(table.column(name)) for name in table.column_names}
+    if any(_may_have_changed(column) for column in found.values()):
+        return None
+    return {name: _plain(column) for name, column in found.items()}
+
+
+def _parse(data: bytes, types: "dict[str, Any]") -> "pa.Table":
+    import pyarrow as pa
+    import pyarrow.json
+
+    return pyarrow.json.read_json(
+        pa.BufferReader(data),
+        read_options=pyarrow.json.ReadOptions(use_threads=False, block_size=len(data) + 1),
+        parse_options=pyarrow.json.ParseOptions(
+            explicit_schema=pa.schema(types) if types else None, newlines_in_values=False
+        ),
+    )
+
+
+def _has_times(kind: "pa.DataType") -> bool:
+    import pyarrow as pa
+
+    return bool(
+        pa.types.is_timestamp(kind)
+        or (pa.types.is_list(kind) and pa.types.is_timestamp(kind.value_type))
+    )
+
+
+def _without_times(kind: "pa.DataType") -> "pa.DataType":
+    import pyarrow as pa
+
+    return pa.list_(pa.string()) if pa.types.is_list(kind) else pa.string()
+
+
+def _may_have_changed(column: Any) -> bool:
+    """Whether a number may be another than what is written."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_list(column.type):
+        return _may_have_changed(pc.list_flatten(column))
+    if not pa.types.is_floating(column.type):
+        return False
+    largest = pc.max(pc.abs(column)).as_py()
+    return largest is not None and not largest < _EXACT
+
+
+def _plain(column: Any) -> Any:
+    """Return strings as a dictionary, and a column of nulls alone as of no type."""
+    import pyarrow as pa
+
+    if column.null_count == len(column) and is_readable(column.type):
+        return pa.nulls(len(column))
+    if not is_text(column.type):
+        return column
+    found = encoded(column, "", "")
+    values = found.dictionary.view(pa.large_string())
+    return pa.DictionaryArray.from_arrays(found.indices, values)
+
+
+def _read_exactly(
+    data: bytes, lines: Lines
+) -> "tuple[dict[str, Any], NDArray[np.int64], list[tuple[int, str]]]":
+    """Return the good records of a block, and why each other one is left out."""
+    records: list[dict[str, Any]] = []
+    numbers: list[int] = []
+    wrong: list[tuple[int, str]] = []
+    for start, stop, number in zip(
+        lines.starts.tolist(), lines.stops.tolist(), lines.numbers.tolist(), strict=True
+    ):
+        line = data[start:stop]
+        if not line.strip(b" \t\r"):
+            continue
+        try:
+            record = read_object(_decoded(line))
+            dump_json(record).encode()
+        except UnicodeEncodeError:
+            wrong.append((number, "a lone surrogate, which is no letter"))
+        except RecursionError:
+            wrong.append((number, "JSON that is nested too deeply"))
+        except BadRecord as error:
+            wrong.append((number, str(error)))
+        else:
+            if record:
+                records.append(record)
+                numbers.append(number)
+            else:
+                wrong.append((number, "an object without keys"))
+    names = dict.fromkeys(name for record in records for name in record)
+    found = {name: _column([record.get(name) for record in records]) for name in names}
+    return found, np.array(numbers, np.int64), wrong
+
+
+def _decoded(line: bytes) -> str:
+    if fault := invalid_utf8(line):
+        raise BadRecord(f"not valid UTF-8: {fault[1]} at byte {fault[0]:,} of the line")
+    return line.decode()
+
+
+def _column(values: Sequence[Any]) -> Any:
+    """Return values of JSON as the narrowest column that loses nothing of them."""
+    import pyarrow as pa
+
+    kinds = {type(value) for value in values} - {type(None)}
+    if not kinds:
+        return pa.nulls(len(values))
+    if kinds == {bool}:
+        return pa.array(values, pa.bool_())
+    if kinds <= {int, float} and (number := _number_type(values)):
+        return pa.array(values, number)
+    if kinds == {dict}:
+        return pa.nulls(len(values), pa.struct([]))
+    if kinds == {list}:
+        return _lists(values)
+    texts = [v if v is None or isinstance(v, str) else _text(v) for v in values]
+    return pa.array(texts, pa.large_string()).dictionary_encode()
+
+
+def _text(value: Any) -> str:
+    # Numbers as in other blocks, where the column may hold numbers alone.
+    return number_text(value) if isinstance(value, float) else dump_json(value)
+
+
+def _number_type(values: Sequence[Any]) -> "pa.DataType | None":
+    """Return the type that holds all numbers as they are."""
+    import pyarrow as pa
+
+    integers = [value for value in values if type(value) is int]
+    floats = any(type(value) is float for value in values)
+    low, high = min(integers, default=0), max(integers, default=0)
+    if floats:
+        return pa.float64() if max(-low, high) < _EXACT else None
+    if low >= 0 and _INT64[1] < high < 1 << 64:
+        return pa.uint64()
+    return pa.int64() if _INT64[0] <= low and high <= _INT64[1] else None
+
+
+def _lists(values: Sequence[Any]) -> Any:
+    """Return lists of numbers or of strings; others as lists of lists, which no table holds."""
+    import pyarrow as pa
+
+    inner = [element for value in values if value is not None for element in value]
+    kinds = {type(element) for element in inner} - {type(None)}
+    if not kinds:
+        return pa.array(values, pa.list_(pa.null()))
+    if kinds == {str}:
+        return pa.array(values, pa.list_(pa.string()))
+    if kinds <= {int, float} and (number := _number_type(inner)):
+        return pa.array(values, pa.list_(number))
+    return pa.nulls(len(values), pa.list_(pa.list_(pa.null())))

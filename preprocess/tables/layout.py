@@ -1,0 +1,301 @@
+"""The layout of a run over a table: what is known before it is read, and once it is fitted."""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NoReturn
+
+from loaders.errors import FormatError
+from loaders.format.files import MANIFEST, SKIPPED, to_json, write_atomically
+from loaders.format.spec import SPLITS
+from loaders.format.table_schema import TABLE_SCHEMA, TableSchema, read_table_schema
+from preprocess.errors import SampleError, SourceError, output_error
+from preprocess.output import find_complete
+from preprocess.plan import Plan, RunOptions
+from preprocess.removal import read_known_manifest
+from preprocess.sources import Listing
+from preprocess.tables.codes import find_codes
+from preprocess.tables.encode import Encoder
+from preprocess.tables.fit import Fitted, fit
+from preprocess.tables.like import Like, fit_like
+from preprocess.tables.options import TableOptions
+from preprocess.tables.recipe import FACTS, TableRecipe
+from preprocess.tables.request import TableRequest
+from preprocess.tables.schema import decide
+from preprocess.tables.shuffle import Windows
+from preprocess.tables.spill import Spilled, open_block
+from preprocess.tables.splits import SKIPPED as WITHOUT_TARGET
+from preprocess.tables.store import (
+    BlockRows,
+    RecordSource,
+    check_rows,
+    cut_records,
+    plan_window_rows,
+)
+from preprocess.tables.tokens import TextColumn, settle_text
+from preprocess.tables.work import Work
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TablePlan:
+    """A run over a table whose columns are known.
+
+    Attributes:
+        plan: The run.
+        schema: The columns.
+        samples: Rows of each split.
+        like: Whether schema and vocabularies are another dataset's.
+        missing: Rows of all splits without a value, by column; empty where all is done already.
+        deals: Rows that are to be shuffled before the run, and their windows.
+        work: The folder where the table lies; None where all is done already.
+        seconds: What it took to read the table and to fit its columns.
+    """
+
+    plan: Plan
+    schema: TableSchema
+    samples: Mapping[str, int]
+    like: bool
+    missing: Mapping[str, int] = field(default_factory=dict)
+    deals: tuple[tuple[BlockRows, Windows], ...] = ()
+    work: Work | None = None
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What a run takes from elsewhere.
+
+    Attributes:
+        like: Another dataset, whose schema and vocabularies are used.
+        text: The column whose texts become tokens, with the tokenizer.
+    """
+
+    like: Like | None
+    text: TextColumn | None
+
+
+def outline_run(
+    listing: Listing, request: TableRequest, described: Mapping[str, Any], options: RunOptions
+) -> Plan:
+    """Return what is known of the run before the table is read: enough to tell it from others."""
+    names = _split_names(listing, request.options)
+    items = listing.splits.get("train", ())
+    if set(names) != set(listing.splits):
+        listing = replace(listing, splits=dict.fromkeys(names, items))
+    value = {"recipe": described, "container": options.container, "nbytes": options.shard_nbytes}
+    recipe_hash = hashlib.sha256(to_json(value)).hexdigest()
+    times = [item.mtime_ns for group in listing.splits.values() for item in group]
+    whole = to_json([recipe_hash, listing.fingerprint(), times])
+    return Plan(
+        listing=listing,
+        out=request.out,
+        recipes={},
+        shards=dict.fromkeys(names, ()),
+        capacities=dict.fromkeys(names, None),
+        container=options.container,
+        recipe_hash=recipe_hash,
+        run_hash=hashlib.sha256(whole).hexdigest(),
+    )
+
+
+def _split_names(listing: Listing, options: TableOptions) -> list[str]:
+    shares = {"train": 1.0, "validation": options.validation, "test": options.test}
+    asked = [name for name in SPLITS if shares[name]]
+    if len(asked) == 1:
+        return list(listing.splits) or asked
+    if listing.splits and set(listing.splits) != {"train"}:
+        raise SourceError(
+            f"{listing.root}: has folders for splits ({', '.join(listing.splits)}) already; "
+            "--validation and --test split what has none"
+        )
+    return asked
+
+
+def finished_plan(outline: Plan, request: TableRequest, options: RunOptions) -> TablePlan | None:
+    """Return the plan of a run that is complete already."""
+    if (request.out / MANIFEST).is_file() and not options.overwrite:
+        kept = read_known_manifest(request.out)
+        # Class names are part of what the input is known by, and follow from it.
+        outline = replace(outline, listing=replace(outline.listing, classes=kept.classes))
+    manifest = find_complete(outline, overwrite=options.overwrite)
+    if manifest is None:
+        return None
+    schema = read_table_schema(request.out, manifest)
+    if schema is None:
+        raise FormatError(f"{request.out}: a table without {TABLE_SCHEMA}; --overwrite makes it")
+    recipe = TableRecipe(
+        described=to_json({}),
+        schema=schema,
+        task=manifest.recipe[FACTS]["task"],
+        columns=(),
+        source=None,
+    )
+    return TablePlan(
+        plan=replace(outline, recipes=dict.fromkeys(outline.shards, recipe)),
+        schema=schema,
+        samples={name: split.count for name, split in manifest.splits.items()},
+        like=request.like is not None,
+    )
+
+
+def lay_out(
+    outline: Plan,
+    spilled: Spilled,
+    request: TableRequest,
+    shared: Shared,
+    options: RunOptions,
+    work: Work,
+) -> TablePlan:
+    """Fit the columns and lay out the shards."""
+    like, text = shared.like, shared.text
+    workers = options.worker_count()
+    listing = outline.listing
+    listing = replace(listing, skipped=(*listing.skipped, *spilled.errors))
+    if not spilled.count:
+        _refuse_empty(outline, listing.skipped, listed=not work.is_temporary)
+    if like is None:
+        plans = decide(spilled.evidence, spilled.columns, request.options, request.wishes)
+        fitted = fit(spilled, plans, request.options, workers, work.folder)
+    else:
+        fitted = fit_like(spilled, like, request.options)
+    schema = fitted.schema
+    known = fitted.codes
+    codes = find_codes(spilled.blocks, schema, fitted.vocabularies, work.folder, workers, known)
+    rows = {
+        name: BlockRows(
+            encoder=Encoder(schema=schema, options=request.options),
+            codes=codes,
+            blocks=spilled.blocks,
+            splits=fitted.splits or (None,) * len(spilled.blocks),
+            split=name,
+        )
+        for name in outline.shards
+    }
+    _check_splits(rows, request.options)
+    if like is not None:
+        for each in rows.values():
+            check_rows(each, workers)
+    if text is not None:
+        text = settle_text(text, spilled.blocks, spilled.columns)
+    beside = None if text is None else text.row_nbytes
+    sources: dict[str, RecordSource] = dict(rows)
+    deals = []
+    if request.options.shuffle is not None:
+        for name, each in rows.items():
+            windows = plan_window_rows(each, request.options.shuffle, work.folder, beside)
+            sources[name] = windows
+            deals.append((each, windows.windows))
+    size = schema.record_dtype.itemsize + (beside or 0)
+    plan = replace(
+        outline,
+        listing=replace(
+            listing,
+            skipped=(*listing.skipped, *_without_target(spilled, fitted)),
+            classes=_classes(fitted),
+            notes=(*listing.notes, *spilled.notes, *fitted.notes, *(text.notes if text else ())),
+        ),
+        recipes={
+            name: TableRecipe(
+                described=to_json(request.recorded(like, text)),
+                schema=schema,
+                task=fitted.task,
+                columns=spilled.columns,
+                source=source,
+                text=text,
+            )
+            for name, source in sources.items()
+        },
+        shards={
+            name: cut_records(source, name, size, options.shard_nbytes)
+            for name, source in sources.items()
+        },
+        extras={
+            TABLE_SCHEMA: schema.to_bytes(),
+            **fitted.vocabularies,
+            **({} if text is None else text.files()),
+        },
+    )
+    return TablePlan(
+        plan=plan,
+        schema=schema,
+        samples={name: int(each.counts.sum()) for name, each in rows.items()},
+        like=like is not None,
+        missing={name: found.missing for name, found in spilled.evidence.items()},
+        deals=tuple(deals),
+        work=work,
+    )
+
+
+def _without_target(spilled: Spilled, fitted: Fitted) -> Iterator[SampleError]:
+    """Name the rows that are left out for want of a target."""
+    target = next((spec for spec in fitted.schema.columns if spec.role == "target"), None)
+    if target is None or not fitted.skipped or fitted.splits is None:
+        return
+    for block, splits in zip(spilled.blocks, fitted.splits, strict=True):
+        for row in open_block(block.path).rows[splits == WITHOUT_TARGET].tolist():
+            yield SampleError(f"{block.key}:{row}", f"the target {target.name!r} has no value")
+
+
+def _classes(fitted: Fitted) -> tuple[str, ...]:
+    """Return the names of the target's classes."""
+    for spec in fitted.schema.columns:
+        if spec.role == "target" and spec.vocabulary is not None:
+            names = tuple(json.loads(fitted.vocabularies[spec.vocabulary])["values"])
+            if "" in names:
+                raise SourceError(
+                    f"target {spec.name!r}: a class is the empty text, which names nothing; if it "
+                    "is a missing value, leave it unquoted"
+                )
+            return names
+    return ()
+
+
+def _refuse_empty(plan: Plan, skipped: Sequence[SampleError], *, listed: bool) -> NoReturn:
+    """Refuse a source without rows.
+
+    Args:
+        plan: What is known of the run.
+        skipped: What could not be read.
+        listed: List that where the dataset would be, unless something else is there.
+
+    Raises:
+        SourceError: Always.
+    """
+    name = plan.listing.name
+    if not skipped:
+        raise SourceError(f"{name}: empty, it has no row; no dataset is written")
+    said = f"{name}: no record could be read, no dataset is written; "
+    said += f"the first of {len(skipped):,} faults: " if len(skipped) > 1 else ""
+    said += str(skipped[0])
+    if listed and _is_free(plan.out):
+        lines = [to_json({"key": error.key, "reason": error.reason}) for error in skipped]
+        try:
+            plan.out.mkdir(parents=True, exist_ok=True)
+            write_atomically(plan.out / SKIPPED, b"".join(lines))
+        except OSError as error:
+            raise output_error(plan.out, error) from error
+        said += f"; listed in {plan.out / SKIPPED}"
+    raise SourceError(said)
+
+
+def _is_free(out: Path) -> bool:
+    """Say whether a folder holds nothing, or what an earlier refusal has listed there."""
+    return not out.is_dir() or {path.name for path in out.iterdir()} <= {SKIPPED}
+
+
+def _check_splits(rows: Mapping[str, BlockRows], options: TableOptions) -> None:
+    """Refuse splits without rows: nothing could be fitted to train, or measured on the others."""
+    for name, each in rows.items():
+        if not each.counts.sum():
+            ways = {
+                "--group-by": options.group_by,
+                "--split-by-time": options.split_by_time,
+                "--stratify": options.stratify or None,
+            }
+            way = next((way for way, value in ways.items() if value is not None), None)
+            said = f" by {way}" if way else ""
+            raise SourceError(
+                f"split {name!r} has no row{said}; give other shares, or --split-seed, or more rows"
+            )

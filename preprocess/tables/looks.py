@@ -1,0 +1,46 @@
+"""What columns and headers look like, and are not: said in notes."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from preprocess.tables.block import Evidence
+from preprocess.tables.options import TableOptions
+from preprocess.texts.kinds import kind_by_name
+
+_SHOWN: Final = 5
+_COMMA: Final = re.compile(r"[+-]?[0-9]+,[0-9]+")
+_NUMBER: Final = re.compile(r"[+-]?[0-9]+([.,][0-9]+)?|[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_GROUPS: Final = re.compile(r"[+-]?[0-9]{1,3}([.,' ])[0-9]{3}(\1[0-9]{3})+([.,][0-9]+)?")
+
+
+def text_notes(name: str, evidence: Evidence) -> Iterator[str]:
+    """Say why a column that looks like numbers is taken as text."""
+    value, place = evidence.not_kind.get("float", ("", ""))
+    if evidence.from_bytes:
+        yield f"column {name!r}: bytes, all of them valid UTF-8, taken as text"
+    if evidence.is_typed:
+        return
+    if evidence.leading_zeros:
+        yield (
+            f"column {name!r}: text, since a number would lose how it is written"
+            + (f", such as {value!r} at {place}" if place else "")
+        )
+    elif _GROUPS.fullmatch(value):
+        yield f"{place}: column {name!r}: text; if {value!r} is a number, say --thousands"
+    elif _COMMA.fullmatch(value):
+        yield f"{place}: column {name!r}: text; if {value!r} is a number, say --decimal ,"
+
+
+def header_notes(
+    columns: Sequence[str], evidence: Mapping[str, Evidence], options: TableOptions
+) -> Iterator[str]:
+    """Say that the header of a text looks like a row of values."""
+    named = [name for name in columns if _NUMBER.fullmatch(name)]
+    places = [place for name in columns for _, place in evidence[name].not_kind.values()]
+    if not named or not places or not options.header:
+        return
+    key = places[0].rpartition(":")[0]
+    if kind_by_name(key) in {None, "text", "csv", "tsv"}:
+        shown = ", ".join(map(repr, named[:_SHOWN])) + (", ..." if len(named) > _SHOWN else "")
+        yield f"{key}: the header has {shown}; if it is a row of values, say --no-header"

@@ -1,0 +1,163 @@
+"""Raw blocks -> blocks of columns; pure, and free of the interpreter lock where it counts."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from preprocess.errors import SampleError
+from preprocess.tables.block import Block, Evidence
+from preprocess.tables.columns import as_strings, encoded, invalid_rows, is_bytes, is_text, whole
+from preprocess.tables.evidence import text_evidence, typed_evidence, unread_evidence
+from preprocess.tables.from_csv import CsvBlock, parse_csv, smallest
+from preprocess.tables.from_json import parse_json
+from preprocess.tables.options import TableOptions
+from preprocess.tables.read import MAX_RECORD_NBYTES, RawBlock
+from preprocess.tables.typed import as_held, kinds_of
+from preprocess.texts.from_arrow import named_faults
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+_WRITTEN = {
+    "integer": frozenset({"integer", "float", "string"}),
+    "float": frozenset({"float", "string"}),
+    "boolean": frozenset({"boolean", "string"}),
+}
+"""What numbers of CSV and JSON could be: also text, since the text of each is known."""
+
+_OF_JSON_TEXT = frozenset({"date", "datetime", "string"})
+"""What strings of JSON could be; its numbers are no strings."""
+
+
+def parse_block(raw: RawBlock, options: TableOptions) -> Block:
+    """Parse a block, and look at its columns.
+
+    Raises:
+        SampleError: The file as a whole is refused.
+    """
+    with named_faults(raw.key):
+        if raw.kind == "csv":
+            return _csv_block(raw, options)
+        if raw.kind == "json":
+            return _json_block(raw, options)
+        return _table_block(raw, options)
+
+
+def _csv_block(raw: RawBlock, options: TableOptions) -> Block:
+    found = CsvBlock(
+        key=raw.key,
+        data=raw.data,
+        lines=raw.after - raw.first,
+        names=raw.names,
+        delimiter=raw.delimiter,
+        integers=raw.integers,
+    )
+    columns, lines, wrong = parse_csv(found, options)
+    columns = {name: columns.get(name) for name in raw.names}
+    return _block(raw, columns, lines, wrong, options)
+
+
+def _json_block(raw: RawBlock, options: TableOptions) -> Block:
+    if raw.too_long:
+        reason = f"{raw.too_long:,} bytes, a record may have {MAX_RECORD_NBYTES:,}"
+        return _block(raw, {}, np.empty(0, np.int64), [(0, reason)], options)
+    found, lines, wrong = parse_json(raw.data, dict(raw.guessed))
+    if "" in found:
+        raise SampleError(raw.key, "a key that is the empty string; give every column a name")
+    columns = {n: None if n in options.unread else column for n, column in found.items()}
+    return _block(raw, columns, lines, wrong, options)
+
+
+def _table_block(raw: RawBlock, options: TableOptions) -> Block:
+    import pyarrow as pa
+
+    table = raw.table if raw.table is not None else pa.table({})
+    columns, bad = _held_columns(table, raw.key)
+    rows = np.arange(len(table), dtype=np.int64)
+    if bad:
+        good = np.ones(len(table), bool)
+        good[list(bad)] = False
+        columns, _ = _held_columns(table.filter(pa.array(good)), raw.key)
+        rows = rows[good]
+    return _block(raw, columns, rows, sorted(bad.items()), options)
+
+
+def _held_columns(table: "pa.Table", key: str) -> tuple[dict[str, Any], dict[int, str]]:
+    """Return the columns, and rows with text that is not UTF-8: those are to be left out first.
+
+    Bytes that are UTF-8 are text. Of others the first is left, to name its place.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    columns: dict[str, Any] = {}
+    invalid: dict[str, Any] = {}
+    for name in table.column_names:
+        column = whole(table.column(name))
+        kind = column.type
+        if is_text(kind.value_type if pa.types.is_dictionary(kind) else kind):
+            found = encoded(column, name, key)
+            columns[name] = as_strings(found)
+            if columns[name] is None:
+                invalid[name] = found
+        elif is_bytes(kind):
+            found = encoded(column, name, key)
+            columns[name] = as_strings(found)
+            if columns[name] is None:
+                first = pa.array(np.arange(len(found)) == min(invalid_rows({name: found})))
+                columns[name] = pc.if_else(first, found.dictionary_decode(), None).cast(pa.binary())
+        else:
+            columns[name] = as_held(column, name, key)
+    return columns, invalid_rows(invalid)
+
+
+def _block(
+    raw: RawBlock,
+    columns: Mapping[str, Any],
+    after: "NDArray[np.int64]",
+    wrong: Sequence[tuple[int, str]],
+    options: TableOptions,
+) -> Block:
+    """Return a block of columns, of which those that are not read are None.
+
+    Args:
+        raw: Where they come from.
+        columns: In the order of the file.
+        after: [N] lines or rows before each row.
+        wrong: The same of records that are left out, with the reasons.
+        options: How numbers are written.
+    """
+    import pyarrow as pa
+
+    rows = after + raw.first
+    arrays = {name: pa.nulls(len(rows)) if c is None else c for name, c in columns.items()}
+    for name, value in raw.partitions:
+        values = pa.array([value] * len(rows), pa.large_string()).dictionary_encode()
+        arrays.setdefault(name, smallest(values))
+
+    def place(row: int) -> str:
+        return f"{raw.key}:{rows[row]}"
+
+    evidence: dict[str, Evidence] = {}
+    of_folders = {name for name, _ in raw.partitions} - set(columns)
+    for name, column in arrays.items():
+        kinds = kinds_of(column.type)
+        if column.type == pa.null():
+            evidence[name] = unread_evidence(len(rows))
+        elif pa.types.is_dictionary(column.type) and (raw.kind == "csv" or name in of_folders):
+            evidence[name] = text_evidence(column, place, options)
+        elif pa.types.is_dictionary(column.type) and raw.kind == "json":
+            evidence[name] = text_evidence(column, place, options, _OF_JSON_TEXT)
+        else:
+            if raw.kind != "table" or name in of_folders:
+                kinds = _WRITTEN.get(next(iter(kinds)), kinds)
+            found = typed_evidence(column, kinds, place)
+            given = None if raw.table is None else raw.table.schema
+            decoded = given is not None and name in given.names and is_bytes(given.field(name).type)
+            evidence[name] = replace(found, from_bytes=decoded and found.is_typed)
+    errors = tuple(SampleError(f"{raw.key}:{raw.first + line}", reason) for line, reason in wrong)
+    table = pa.table(list(arrays.values()), names=list(arrays))
+    return Block(raw.key, table, rows, evidence, errors)

@@ -1,0 +1,166 @@
+"""How rows of a parsed table become samples: one packed record each."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loaders.format.fields import FieldSpec
+from loaders.format.records import RECORD
+from loaders.format.table_schema import TableSchema
+from preprocess.errors import SampleError
+from preprocess.recipe import Maker, Redo, Rows
+from preprocess.sources import Item, Listing
+from preprocess.tables.encode import UNKNOWN
+from preprocess.tables.options import TableOptions
+from preprocess.tables.store import RecordSource
+from preprocess.tables.tokens import TextColumn, Unsure, encode_texts
+from preprocess.tokens.maker import TokenMaker
+
+KIND: Final = "table"
+
+_VERSION: Final = 1
+"""Of the recipe: raised when the same options give other records."""
+
+FACTS: Final = "table"
+"""Key of the facts in the manifest's recipe."""
+
+CLASSES: Final = "classes"
+"""Tally of the samples of each class."""
+
+UNKNOWN_VALUES: Final = "unknown_values"
+"""Tally of values that no vocabulary has, column by column of those that have one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableRecipe:
+    """How rows become samples.
+
+    An item is a range of the records of one part of a source.
+
+    Attributes:
+        described: Everything that changes bytes, as JSON.
+        schema: Of the records.
+        task: "classification" or "regression"; None without a target.
+        columns: All columns of the input.
+        source: Gives the records; None where all of them are there already.
+        text: The column whose tokens are stored beside them.
+    """
+
+    described: bytes
+    schema: TableSchema
+    task: str | None
+    columns: tuple[str, ...]
+    source: RecordSource | None
+    text: TextColumn | None = None
+
+    @property
+    def kind(self) -> str:
+        """Name of the modality."""
+        return KIND
+
+    def options(self) -> dict[str, Any]:
+        """Return everything that changes bytes, as JSON values."""
+        found: dict[str, Any] = json.loads(self.described)
+        return found
+
+    def facts(self) -> dict[str, Any]:
+        """Return what the target is, what columns there were, and what was lost in which."""
+        losses = {
+            spec.name: [loss.to_json() for loss in spec.losses]
+            for spec in self.schema.columns
+            if spec.losses
+        }
+        facts = {FACTS: {"task": self.task, "columns": list(self.columns), "losses": losses}}
+        return facts if self.text is None else {**facts, **self.text.facts()}
+
+    def backend(self, listing: Listing, workers: int) -> str:  # noqa: ARG002
+        """Choose threads: arrays are converted without the interpreter's lock."""
+        return "threading"
+
+    @property
+    def one_to_one(self) -> bool:
+        """An item is any number of records."""
+        return False
+
+    def expected_nbytes(self, item: Item) -> int:
+        """Return the bytes of an item's records."""
+        return item.nbytes
+
+    def fields(self) -> tuple[FieldSpec, ...]:
+        """Return the record, and the tokens beside it."""
+        parts = self.schema.record
+        record = FieldSpec(name=RECORD, dtype=RECORD, shape=(), role="record", record=parts)
+        return (record,) if self.text is None else (record, self.text.field())
+
+    def refusal(self, tallies: Mapping[str, tuple[int, ...]]) -> str | None:  # noqa: ARG002
+        """Refuse nothing: the plan has seen all values."""
+        return None
+
+    @contextmanager
+    def opened(self) -> Iterator[Maker]:
+        """Return what reads the records, and encodes texts."""
+        with nullcontext() if self.text is None else self.text.opened() as tokens:
+            yield _TableMaker(self, tokens)
+
+
+def recorded(options: TableOptions, wishes: Mapping[str, Any], like: str | None) -> dict[str, Any]:
+    """Return everything that changes the bytes of a table's dataset, as JSON values.
+
+    Args:
+        options: The user's.
+        wishes: What is asked of single columns.
+        like: SHA-256 of the schema and vocabularies that are another dataset's.
+    """
+    return {**options.recorded(), "columns": wishes, "like_sha256": like, "version": _VERSION}
+
+
+@dataclass(frozen=True, slots=True)
+class _TableMaker:
+    recipe: TableRecipe
+    tokens: TokenMaker | None
+
+    def samples(self, source: Path, items: Sequence[Item]) -> Iterator[Rows | SampleError]:  # noqa: ARG002
+        """Yield the records of the items, in order."""
+        rows = self.recipe.source
+        if rows is None:
+            raise ValueError("records are asked for of a plan that has none left to make")
+        for item in items:
+            records = rows.read(item.start, item.stop or 0)
+            found = Rows(
+                count=len(records), arrays={RECORD: records}, tallies=self._tallies(records)
+            )
+            yield self._with_tokens(found, rows, item)
+
+    def _with_tokens(self, found: Rows, rows: RecordSource, item: Item) -> Rows:
+        """Put the tokens of the same rows beside records."""
+        text = self.recipe.text
+        if text is None or self.tokens is None:
+            return found
+        texts = rows.texts(text.name, item.start, item.stop or 0)
+        split = item.key.partition(":")[0]
+        try:
+            encoded = encode_texts(self.tokens, texts, split, item.start)
+        except Unsure as error:
+            raise Redo(replace(self.recipe, text=text.by_reference())) from error
+        return replace(
+            found,
+            arrays={**found.arrays, **encoded.arrays},
+            tallies={**encoded.tallies, **found.tallies},
+        )
+
+    def _tallies(self, records: NDArray[Any]) -> dict[str, tuple[int, ...]]:
+        columns = self.recipe.schema.columns
+        known = [s.name for s in columns if s.vocabulary is not None and s.role == "feature"]
+        unknown = tuple(int(np.count_nonzero(records[name] == UNKNOWN)) for name in known)
+        tallies = {UNKNOWN_VALUES: unknown} if known else {}
+        for spec in columns:
+            if spec.role == "target" and self.recipe.task == "classification":
+                counts = np.bincount(records[spec.name], minlength=spec.values or 0)
+                tallies[CLASSES] = tuple(counts.tolist())
+        return tallies

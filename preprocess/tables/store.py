@@ -1,0 +1,241 @@
+"""Where the records of a split come from: parsed blocks, or windows of shuffled rows."""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loaders.format.spec import SPLITS
+from preprocess.errors import output_error
+from preprocess.sources import Item
+from preprocess.tables.codes import BlockCodes
+from preprocess.tables.encode import Chosen, Encoder
+from preprocess.tables.shuffle import Dealer, Windows, plan_windows
+from preprocess.tables.spill import SpilledBlock, map_block
+from preprocess.tables.texts import Texts, join_texts, texts_in
+
+
+class RecordSource(Protocol):
+    """Gives the records of one split, in order."""
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """Records that are best read together, one number for each such part of the split."""
+        ...
+
+    def read(self, start: int, stop: int) -> NDArray[Any]:
+        """Return some records of the split, [stop - start], all of one part."""
+        ...
+
+    def texts(self, name: str, start: int, stop: int) -> Texts:
+        """Return the texts of a column in the same rows."""
+        ...
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class BlockRows:
+    """The rows of one split, in the order of the input.
+
+    Attributes:
+        encoder: Makes records of them.
+        codes: Codes of the texts in the blocks.
+        blocks: Parsed rows of all splits.
+        splits: For each block the split of each row, as its place in `SPLITS`, of a row that is
+            left out another number; None where all are of the split of the file.
+        split: The split.
+    """
+
+    encoder: Encoder
+    codes: BlockCodes
+    blocks: Sequence[SpilledBlock]
+    splits: Sequence[NDArray[np.uint8] | None]
+    split: str
+
+    @cached_property
+    def counts(self) -> NDArray[np.int64]:
+        """Rows of the split in each block."""
+        number = SPLITS.index(self.split)
+        counts = [
+            (block.count if block.split == self.split else 0)
+            if splits is None
+            else int(np.count_nonzero(splits == number))
+            for block, splits in zip(self.blocks, self.splits, strict=True)
+        ]
+        return np.array(counts, np.int64)
+
+    @cached_property
+    def firsts(self) -> NDArray[np.int64]:
+        """Place of the first row of each block in the split."""
+        return np.cumsum(self.counts) - self.counts
+
+    def read(self, start: int, stop: int) -> NDArray[Any]:
+        """Return the records of some rows, all of one block.
+
+        Raises:
+            SourceError: A value does not fit.
+        """
+        part, chosen = self._chosen(start, stop)
+        block = map_block(self.blocks[part])
+        return self.encoder.encode(block, chosen, self.codes.of_block(part))
+
+    def texts(self, name: str, start: int, stop: int) -> Texts:
+        """Return the texts of a column in some rows, all of one block."""
+        part, chosen = self._chosen(start, stop)
+        return texts_in(map_block(self.blocks[part]), name, chosen)
+
+    def texts_at(self, name: str, places: NDArray[np.int64]) -> Texts:
+        """Return the texts of a column at [n] places in the split, of any blocks, in any order."""
+        order = np.argsort(places, kind="stable")
+        parts = np.searchsorted(self.firsts, places[order], side="right") - 1
+        found = []
+        for part in np.unique(parts).tolist():
+            within = places[order][parts == part] - self.firsts[part]
+            rows = self._rows_of(part)
+            chosen = within if rows is None else rows[within]
+            found.append(texts_in(map_block(self.blocks[part]), name, chosen))
+        back = np.empty_like(order)
+        back[order] = np.arange(len(order))
+        return join_texts(found, back)
+
+    def _chosen(self, start: int, stop: int) -> tuple[int, Chosen]:
+        """Return the block of some rows of the split, and which rows of it they are."""
+        part, first = part_at(self.firsts, start)
+        rows = self._rows_of(part)
+        if rows is None:
+            return part, slice(start - first, stop - first)
+        return part, rows[start - first : stop - first]
+
+    def _rows_of(self, part: int) -> NDArray[np.int64] | None:
+        """Return which rows of a block are of the split; None for all."""
+        splits = self.splits[part]
+        return None if splits is None else np.flatnonzero(splits == SPLITS.index(self.split))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class WindowRows:
+    """The rows of one split, in the order of its windows.
+
+    Attributes:
+        windows: Where they are.
+        rows: Where they come from.
+    """
+
+    windows: Windows
+    rows: BlockRows
+
+    @cached_property
+    def counts(self) -> NDArray[np.int64]:
+        """Rows in each window."""
+        return np.array(self.windows.counts, np.int64)
+
+    @cached_property
+    def firsts(self) -> NDArray[np.int64]:
+        """Place of the first row of each window in the new order."""
+        return np.cumsum(self.counts) - self.counts
+
+    def read(self, start: int, stop: int) -> NDArray[Any]:
+        """Return some records of the new order, all of one window.
+
+        Raises:
+            FormatError: The window's file cannot be read.
+        """
+        window, first = part_at(self.firsts, start)
+        return self.windows.read(window)[start - first : stop - first]
+
+    def texts(self, name: str, start: int, stop: int) -> Texts:
+        """Return the texts of a column in the same rows, out of all blocks.
+
+        Raises:
+            FormatError: The window's file cannot be read.
+        """
+        window, first = part_at(self.firsts, start)
+        return self.rows.texts_at(name, self.windows.places(window)[start - first : stop - first])
+
+
+def part_at(firsts: NDArray[np.int64], place: int) -> tuple[int, int]:
+    """Return which part a place lies in, and where that begins; parts may be empty."""
+    part = int(np.searchsorted(firsts, place, side="right")) - 1
+    return part, int(firsts[part])
+
+
+def plan_window_rows(
+    rows: BlockRows, seed: int, folder: Path, beside: int | None = None
+) -> WindowRows:
+    """Choose the windows of a split; nothing is written. See `plan_windows`."""
+    dtype = rows.encoder.schema.record_dtype
+    count = int(rows.counts.sum())
+    windows = plan_windows(folder, rows.split, seed, count, dtype, beside)
+    return WindowRows(windows=windows, rows=rows)
+
+
+def deal_rows(rows: BlockRows, windows: Windows, workers: int) -> None:
+    """Deal the records of a split out to its windows, a block to a thread.
+
+    Raises:
+        SourceError: A value does not fit.
+        OutputError: The folder cannot take them.
+    """
+
+    def deal(part: int) -> None:
+        first, count = int(rows.firsts[part]), int(rows.counts[part])
+        if count:
+            dealer.deal(first, rows.read(first, first + count))
+
+    try:
+        dealer = Dealer(windows)
+        with ThreadPoolExecutor(workers, thread_name_prefix="prep-shuffle") as pool:
+            for _ in pool.map(deal, range(len(rows.blocks))):
+                pass
+    except OSError as error:
+        raise output_error(windows.folder, error) from error
+
+
+def check_rows(rows: BlockRows, workers: int) -> None:
+    """Encode all rows of a split, and keep nothing: what does not fit is named before a run.
+
+    Raises:
+        SourceError: A value does not fit.
+    """
+
+    def check(part: int) -> None:
+        first, count = int(rows.firsts[part]), int(rows.counts[part])
+        if count:
+            rows.read(first, first + count)
+
+    with ThreadPoolExecutor(workers, thread_name_prefix="prep-check") as pool:
+        for _ in pool.map(check, range(len(rows.blocks))):
+            pass
+
+
+def cut_records(source: RecordSource, split: str, size: int, nbytes: int) -> list[tuple[Item, ...]]:
+    """Cut the records of a split into shards of equal size; the last one holds the rest.
+
+    Args:
+        source: The records.
+        split: Names them.
+        size: Bytes of a record.
+        nbytes: Bytes of a shard.
+
+    Returns:
+        The items of each shard: records `start..stop` of the split, all of one part.
+    """
+    most = max(1, nbytes // size)
+    shards: list[tuple[Item, ...]] = []
+    items: list[Item] = []
+    room = most
+    start = 0
+    for end in np.cumsum(source.counts).tolist():
+        while start < end:
+            stop = min(end, start + room)
+            items.append(Item(f"{split}:{start}", (stop - start) * size, 0, start=start, stop=stop))
+            room -= stop - start
+            start = stop
+            if not room:
+                shards.append(tuple(items))
+                items, room = [], most
+    return [*shards, tuple(items)] if items else shards

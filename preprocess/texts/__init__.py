@@ -1,0 +1,1 @@
+"""Texts: files of many kinds -> documents, a block at a time."""

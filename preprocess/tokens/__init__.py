@@ -1,0 +1,1 @@
+"""Tokens: documents -> token ids by an exact engine -> layouts."""

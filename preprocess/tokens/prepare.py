@@ -1,0 +1,200 @@
+"""Tokens: text of any kind -> shards of ids, exactly those of the user's tokenizer."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from preprocess.errors import SampleError, SourceError
+from preprocess.output import check_paths
+from preprocess.plan import Plan, RunOptions, plan_run
+from preprocess.report import Report
+from preprocess.run import OnProgress, run
+from preprocess.sources import Listing
+from preprocess.texts.arrays import make_texts
+from preprocess.texts.read import list_texts, read_documents
+from preprocess.tokens.batch import sizes_of
+from preprocess.tokens.duplicates import check_installed
+from preprocess.tokens.engine_check import choose_engine
+from preprocess.tokens.first import FirstPass
+from preprocess.tokens.layouts import StreamLayout
+from preprocess.tokens.options import DEDUP_THRESHOLD, TokenOptions
+from preprocess.tokens.order import Orders
+from preprocess.tokens.recipe import TokenRecipe, load_template, load_tokenizer
+from preprocess.tokens.reorder import Reorder, first_folder, run_reordered
+from preprocess.tokens.special import FOLDER, choose_layout, tokenizer_facts
+from preprocess.tokens.tokenizer_source import find_tokenizer
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_SAMPLE_NBYTES: Final = 1 << 15
+_SAMPLE_ITEMS: Final = 8
+"""Text of an item that engines are compared on before a run, about, and the items that it is taken
+from: the reference takes 0.1 s for all. The run itself goes on comparing."""
+
+_LOOKED_AT: Final = 200
+"""Records of each of these items that are searched for the metadata keys."""
+
+
+def plan_tokens(
+    source: Path,
+    out: Path,
+    options: TokenOptions,
+    run_options: RunOptions,
+    limit: int | None = None,
+) -> Plan:
+    """Lay out a run over texts: find the tokenizer, compare the engines; nothing is written.
+
+    Args:
+        source: Folder, file or glob of texts.
+        out: Folder to write the dataset to.
+        options: What to make of each text.
+        run_options: How to run.
+        limit: Prepare only so many items (files, or parts of large ones), evenly spaced.
+
+    Raises:
+        SourceError: There is nothing to prepare, or the tokenizer or engine does not suit.
+        OutputError: The folders overlap.
+    """
+    if options.dedup == "minhash":
+        check_installed()
+    listing = list_texts(source, options.text)
+    if source.is_dir():
+        check_paths(source, out)
+    if limit is not None:
+        listing = listing.limited(limit)
+    found = find_tokenizer(options.tokenizer)
+    tokenizer = load_tokenizer(found, options)
+    if options.layout == "chat":
+        load_template(tokenizer, options)  # a template that cannot be used is told now
+    layout = choose_layout(options, tokenizer)
+    texts, absent = _sample(listing, options)
+    verdict = choose_engine(tokenizer, options.engine, texts)
+    if absent:
+        note = f"no record that was looked at has {', '.join(map(repr, absent))} (--metadata-keys)"
+        listing = replace(listing, notes=(*listing.notes, note))
+    recipe = TokenRecipe(
+        chosen=options,
+        tokenizer=found,
+        engine=verdict.engine,
+        verdict=json.dumps(verdict.to_json()),
+        facts_json=json.dumps(tokenizer_facts(tokenizer, layout)),
+        layout=layout,
+        split=None,
+        unknown=None if tokenizer.unknown is None else tokenizer.unknown[1],
+    )
+    recipes = dict.fromkeys(listing.splits, recipe)
+    parts = options.bounds()
+    if len(parts) > 1:
+        if set(listing.splits) != {"train"}:
+            raise SourceError(
+                f"{source}: has folders for splits ({', '.join(listing.splits)}) already; "
+                "--validation and --test split what has none"
+            )
+        listing = replace(listing, splits=dict.fromkeys(parts, listing.splits["train"]))
+        recipes = {name: replace(recipe, split=name) for name in parts}
+    plan = plan_run(listing, out, recipes, run_options)
+    files = {f"{FOLDER}/{name}": path.read_bytes() for name, path in found.copies().items()}
+    return replace(plan, extras=files)
+
+
+def tokens_to_shards(
+    source: Path | str,
+    out: Path | str,
+    options: TokenOptions,
+    run_options: RunOptions | None = None,
+    on_progress: OnProgress = lambda *_: None,
+) -> Report:
+    """Prepare texts as a dataset of tokens: what `prep tokens` does.
+
+    Args:
+        source: Folder, file or glob of texts.
+        out: Folder to write the dataset to.
+        options: What to make of each text.
+        run_options: How to run; the defaults suit most.
+        on_progress: Told (samples, skipped, bytes) as they are made, from worker threads.
+
+    Returns:
+        What was done; texts that could not be read are in its `skipped`.
+
+    Raises:
+        SourceError: There is nothing to prepare, or the tokenizer or engine does not suit.
+        OutputError: The output folder cannot take the dataset.
+    """
+    chosen = run_options or RunOptions()
+    return run_tokens(plan_tokens(Path(source), Path(out), options, chosen), chosen, on_progress)
+
+
+def run_tokens(
+    plan: Plan, run_options: RunOptions, on_progress: OnProgress = lambda *_: None
+) -> Report:
+    """Carry out what `plan_tokens` has planned: see `preprocess.run.run`.
+
+    Documents that come in another order, or without duplicates, take two runs.
+    """
+    found = {name: r for name, r in plan.recipes.items() if isinstance(r, TokenRecipe)}
+    recipe = next(iter(found.values()))
+    chosen = recipe.chosen
+    if not chosen.reorders:
+        return _noted(run(plan, run_options, on_progress))
+    dtype = recipe.layout.fields()[0].dtype
+    pairs = chosen.text.pair_key is not None
+    each = {
+        name: replace(
+            one,
+            layout=StreamLayout(dtype=dtype, masked=chosen.layout == "chat"),
+            first=FirstPass(dtype=dtype, pairs=pairs, dedup=chosen.dedup),
+        )
+        for name, one in found.items()
+    }
+    folder = first_folder(plan.out)
+    first = plan_run(plan.listing, folder, each, replace(run_options, container="tensor"))
+    orders = Orders(
+        folder=folder,
+        splits=tuple(plan.listing.splits),
+        seed=chosen.shuffle_documents,
+        dedup=chosen.dedup,
+        threshold=chosen.dedup_threshold or DEDUP_THRESHOLD,
+    )
+    reorder = Reorder(orders=orders, layout=recipe.layout, unknown=recipe.unknown)
+    return _noted(run_reordered(plan, first, reorder, run_options, on_progress))
+
+
+def _noted(report: Report) -> Report:
+    """Say what the counts tell of documents that are not there whole."""
+    notes = []
+    if empty := sum(report.tallies.get("empty_items", ())):
+        notes.append(f"no document in {empty:,} empty file{'s' * (empty != 1)}")
+    documents, tokens = report.tallies.get("cut", (0, 0))
+    if documents:
+        notes.append(
+            f"cut: {documents:,} documents are longer than a row, {tokens:,} tokens of their ends "
+            "are left out; --stride stores them in further rows"
+        )
+    return replace(report, notes=(*report.notes, *notes))
+
+
+def _sample(listing: Listing, options: TokenOptions) -> "tuple[pa.LargeStringArray, list[str]]":
+    """Return the first texts of a few items, evenly spaced, and metadata keys that none has.
+
+    Items that are bad are passed over: the run itself names them.
+    """
+    found: list[str] = []
+    absent = list(options.text.metadata_keys)
+    few = listing.limited(_SAMPLE_ITEMS)
+    for item in (item for items in few.splits.values() for item in items):
+        try:
+            documents = next(read_documents(listing.root, item, options.text), None)
+        except SampleError:
+            continue
+        if documents is not None and absent and documents.metadata is not None:
+            kept = [json.loads(one) for one in documents.metadata.slice(0, _LOOKED_AT).to_pylist()]
+            absent = [key for key in absent if all(one[key] is None for one in kept)]
+        if documents is not None:
+            ends = np.cumsum(sizes_of(documents.texts))
+            first = documents.texts.slice(0, 1 + int(np.searchsorted(ends, _SAMPLE_NBYTES)))
+            found += [text[:_SAMPLE_NBYTES] for text in first.to_pylist()]
+    return make_texts(found), absent if found else []

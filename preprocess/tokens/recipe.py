@@ -1,0 +1,182 @@
+"""How texts become samples of tokens: the recipe, and what it loads."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import date
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final, cast
+
+import numpy as np
+
+from loaders.format.fields import FieldSpec
+from preprocess.errors import SampleError, SourceError
+from preprocess.recipe import Maker, Redo, Rows
+from preprocess.shares import SPLIT_STEPS
+from preprocess.sources import Item, Listing
+from preprocess.tokens.chat import ChatTemplate, read_chat_template
+from preprocess.tokens.engines import EngineError, ReferenceEngine, open_engine
+from preprocess.tokens.first import FirstPass
+from preprocess.tokens.layouts import AnyLayout
+from preprocess.tokens.maker import Mismatch, TokenMaker
+from preprocess.tokens.options import Specials, TokenOptions
+from preprocess.tokens.tokenizer import TextTokenizer
+from preprocess.tokens.tokenizer_source import TokenizerSource
+
+_VERSION: Final = 1
+"""Of the recipe: raised when the same options give other tokens."""
+
+_TEXT_NBYTES_PER_TOKEN: Final = 3.5
+"""Of usual texts and vocabularies, for estimates only."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenRecipe:
+    """How texts become samples.
+
+    Attributes:
+        chosen: The user's options.
+        tokenizer: Where its files are.
+        engine: Which engine encodes.
+        verdict: What the comparison of engines found, as JSON.
+        facts_json: What a reader should know of the tokenizer, as JSON.
+        layout: What is stored of a document.
+        split: Name of the split, if one source gives several.
+        unknown: Id of what the tokenizer does not know, where it has one.
+        first: What is kept of documents that are put in order afterwards.
+    """
+
+    chosen: TokenOptions
+    tokenizer: TokenizerSource
+    engine: str
+    verdict: str
+    facts_json: str
+    layout: AnyLayout
+    split: str | None
+    unknown: int | None
+    first: FirstPass | None = None
+
+    @property
+    def kind(self) -> str:
+        """Name of the modality."""
+        return "tokens"
+
+    def options(self) -> dict[str, Any]:
+        """Return everything that changes bytes, as JSON values."""
+        recorded = cast("dict[str, Any]", json.loads(json.dumps(self.chosen.recorded())))
+        return {**recorded, "version": _VERSION, "tokenizer_sha256": self.tokenizer.sha256}
+
+    def facts(self) -> dict[str, Any]:
+        """Return the tokenizer's facts and the engine's verdict."""
+        return {"tokenizer": json.loads(self.facts_json), "engine": json.loads(self.verdict)}
+
+    def backend(self, listing: Listing, workers: int) -> str:  # noqa: ARG002
+        """Choose threads: engines release the interpreter's lock, and each process loads one."""
+        return "threading"
+
+    @property
+    def one_to_one(self) -> bool:
+        """A file holds any number of documents."""
+        return False
+
+    def expected_nbytes(self, item: Item) -> int:
+        """Return a guess at the bytes of an item's samples."""
+        return 1 + self.tokens_nbytes(item.part_nbytes or item.nbytes)
+
+    def tokens_nbytes(self, nbytes: int) -> int:
+        """Return a guess at the bytes of the tokens of so many bytes of text."""
+        size = np.dtype(self.layout.fields()[0].dtype).itemsize
+        return round(nbytes * size / _TEXT_NBYTES_PER_TOKEN)
+
+    def fields(self) -> tuple[FieldSpec, ...]:
+        """Return the layout's fields, what names the documents, and what is kept of them."""
+        found = [*self.layout.fields(), _bytes_field("key", "key")]
+        if self.chosen.text.metadata_keys:
+            found.append(_bytes_field("metadata", "metadata"))
+        return (*found, *(() if self.first is None else self.first.fields()))
+
+    def refusal(self, tallies: Mapping[str, tuple[int, ...]]) -> str | None:
+        """Refuse a corpus of empty documents."""
+        documents, tokens = (tallies.get(name, (0,))[0] for name in ("documents", "tokens"))
+        if documents and not tokens:
+            return (
+                f"all {documents:,} documents are empty; --text-key names the key of the text "
+                f"(now {self.chosen.text.text_key!r})"
+            )
+        return None
+
+    @contextmanager
+    def opened(self) -> Iterator[Maker]:
+        """Load the tokenizer and the engine."""
+        with self.opened_maker() as maker:
+            yield _Watched(maker, self)
+
+    @contextmanager
+    def opened_maker(self) -> Iterator[TokenMaker]:
+        """Load the same, for what has its texts already and watches the engine itself."""
+        tokenizer = load_tokenizer(self.tokenizer, self.chosen)
+        yield TokenMaker(
+            text=self.chosen.text,
+            tokenizer=tokenizer,
+            engine=open_engine(self.engine, tokenizer),
+            layout=self.layout,
+            bounds=None if self.split is None else self.chosen.bounds()[self.split],
+            whole=SPLIT_STEPS,
+            split_seed=self.chosen.split_seed,
+            tells=self.split in {None, next(iter(self.chosen.bounds()))},
+            chat=load_template(tokenizer, self.chosen) if self.chosen.layout == "chat" else None,
+            first=self.first,
+        )
+
+
+def _bytes_field(name: str, role: Any) -> FieldSpec:
+    return FieldSpec(name=name, dtype="uint8", shape=(), role=role, ragged=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Watched:
+    """A maker whose engine is given up for the reference once it was wrong or broke down."""
+
+    maker: TokenMaker
+    recipe: TokenRecipe
+
+    def samples(self, source: Path, items: Sequence[Item]) -> Iterator[Rows | SampleError]:
+        """Yield the samples of the items, in order."""
+        try:
+            yield from self.maker.samples(source, items)
+        except (EngineError, Mismatch) as error:
+            raise Redo(replace(self.recipe, engine=ReferenceEngine.name)) from error
+
+
+def load_tokenizer(found: TokenizerSource, options: TokenOptions) -> TextTokenizer:
+    """Load a tokenizer as the options want it to read special tokens.
+
+    Raises:
+        SourceError: It cannot be loaded.
+    """
+    # The template of a chat writes special tokens; `ChatEncoder` keeps those of messages text.
+    return _load_once(found, "parse" if options.layout == "chat" else options.specials)
+
+
+@lru_cache(maxsize=1)
+def _load_once(found: TokenizerSource, specials: Specials) -> TextTokenizer:
+    """Load a tokenizer; the plan and the run use the same one, which takes up to seconds to make.
+
+    What is loaded depends on the files' digest and never changes, so it can be kept.
+    """
+    return TextTokenizer(found, specials=specials)
+
+
+def load_template(tokenizer: TextTokenizer, options: TokenOptions) -> ChatTemplate:
+    """Read the chat template of a tokenizer.
+
+    Raises:
+        SourceError: It has none that can be used.
+    """
+    day = None if options.chat_day is None else date.fromisoformat(options.chat_day)
+    try:
+        return read_chat_template(tokenizer.pretrained, day=day)
+    except ValueError as error:
+        raise SourceError(f"{options.tokenizer}: {error}") from error

@@ -1,0 +1,70 @@
+"""Whole numbers that are counted: the same sums and quantiles as of all of them one by one."""
+
+import numpy as np
+import pyarrow as pa  # noqa: TID253 - a test may load what it compares with
+import pytest
+
+from preprocess.tables import counts as table_counts
+from preprocess.tables.column_statistics import tally
+from preprocess.tables.counts import count_numbers, present_numbers
+from preprocess.tables.quantiles import quantiles, quantiles_of_counted
+
+RNG = np.random.default_rng(0)
+LARGEST = (1 << 63) - 1
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [np.array([5, 5, -3], np.int8)],
+        [np.array([-128, 127], np.int8), np.array([300, -128], np.int16)],
+        [RNG.integers(-100, 100, 50), RNG.integers(1 << 40, 1 << 41, 50), np.array([7], np.int8)],
+        [np.array([-LARGEST - 1, LARGEST, LARGEST, 0])],
+        [np.array([0, (1 << 21) - 1, 1 << 21, 1 << 21, (1 << 21) + 1], np.int32)],
+        [np.array([(1 << 31) - 1, (1 << 31) - 2], np.int32)],
+        [np.empty(0, np.int64), np.array([0], np.int16), np.empty(0, np.int8)],
+    ],
+)
+@pytest.mark.parametrize("held", [1, 3, 1 << 22])
+def test_counted_numbers_have_the_sums_and_quantiles_of_all(
+    parts: list[np.ndarray], held: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = np.concatenate([part.astype(np.int64) for part in parts])
+    monkeypatch.setattr(table_counts, "_MERGED", held)
+    for low in (int(whole.min()), max(int(whole.min()) - 1000, -LARGEST - 1)):
+        found = count_numbers(parts, low)
+        assert found is not None
+        values, counts = np.unique(whole, return_counts=True)
+        assert found[0].tolist() == values.tolist()
+        assert found[1].tolist() == counts.tolist()
+        assert tally(*found) == tally(whole)
+        for exponent in (0, -3):
+            expected = quantiles(lambda: [(whole, None)], len(whole), exponent)
+            assert quantiles_of_counted(*found, exponent) == expected
+
+
+def test_of_no_numbers_there_are_no_quantiles() -> None:
+    found = count_numbers([np.empty(0, np.int64)], 0)
+    assert found is not None
+    assert quantiles_of_counted(*found) == ()
+
+
+def test_too_many_different_numbers_are_not_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table_counts, "_HELD", 3)
+    assert count_numbers([np.arange(4), np.arange(4)], 0) is None
+    assert count_numbers([np.arange(3), np.arange(3)], 0) is not None
+
+
+def test_missing_numbers_are_left_out_and_other_types_are_not_counted() -> None:
+    found = present_numbers(pa.array([1, None, 3], pa.int16()))
+    assert found is not None
+    assert found.tolist() == [1, 3]
+    unsigned = present_numbers(pa.array([1, (1 << 32) - 1], pa.uint32()))
+    assert unsigned is not None
+    assert unsigned.dtype == np.int64
+    nothing = present_numbers(pa.array(["a", None]).dictionary_encode()[1:])
+    assert nothing is not None
+    assert len(nothing) == 0
+    assert present_numbers(pa.array([1], pa.uint64())) is None
+    assert present_numbers(pa.array([1.0])) is None
+    assert count_numbers([np.arange(3), None], 0) is None
