@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from loaders.tables import TableDataset, open_table
     from loaders.token_packs import document_mask
     from loaders.tokens import TokenDataset, open_token_file, open_tokens
+    from loaders.weighted import Weighted
 
 __all__ = [
     "DeviceError",
@@ -48,6 +49,7 @@ __all__ = [
     "TableEncoder",
     "TokenDataset",
     "VersionError",
+    "Weighted",
     "document_mask",
     "open_dataset",
     "open_table",
@@ -65,6 +67,7 @@ _MODULES = {
     "TableDataset": "tables",
     "TableEncoder": "table_encoder",
     "TokenDataset": "tokens",
+    "Weighted": "weighted",
     "document_mask": "token_packs",
     "open_dataset": "dataset",
     "open_table": "tables",

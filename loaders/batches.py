@@ -1,6 +1,5 @@
 """Whole batches, gathered in threads of this process; no worker processes, no collating."""
 
-import math
 from collections import deque
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
@@ -14,17 +13,16 @@ from numpy.typing import NDArray
 from loaders.ahead import AHEAD, BufferPool, run_ahead
 from loaders.device import PinnedRing, Slot, check_device
 from loaders.errors import SelectionError
-from loaders.sampling import Last, Share, chosen_last, visit
+from loaders.order import Shuffle, batch_nbytes, chosen_shuffle, chosen_window
+from loaders.sampling import Last, Share, chosen_last, chosen_ranks
 from loaders.state import Course, fingerprint_of, tokens_each
 from loaders.views import Gatherable
+from loaders.wanted import Plan, Wanted
 
 _VALID: Final = "valid"
 
 _SLOTS_AHEAD: Final = 2
 """Batches for a device that are gathered or ready before they are asked for, beside the next."""
-
-_PERMUTED: Final = 16_384
-"""Positions permuted at a time: 64 cost 0.5 microseconds each, 4,096 0.015, as many 0.007."""
 
 Rows = dict[str, NDArray[Any]]
 
@@ -44,14 +42,6 @@ class _Place:
     begun: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class _Wanted:
-    """The samples of a batch: [B] indices, and [B] which of them are no fillers, if asked for."""
-
-    indices: NDArray[np.int64]
-    valid: NDArray[np.bool_] | None
-
-
 class Loader:
     """Iterates over a dataset in batches, one epoch per `for` loop.
 
@@ -67,7 +57,9 @@ class Loader:
         dataset: What `open_dataset` returns, a view of `open_tokens` such as `.blocks(1024)`, or
             a `Mix` of them.
         batch_size: Samples in a batch of one rank.
-        shuffle: Visit the samples in random order; False visits them as stored.
+        shuffle: True or "global" visits all samples in random order, False as stored. "block", for
+            data larger than memory on slow disks, visits blocks of neighbours in random order and
+            shuffles the samples of 64 blocks at a time.
         seed: Fixes the order, with the epoch.
         drop_last: Leave out a last batch that is not full, as is the default. False gives it
             smaller, which several ranks cannot have: they say `last`.
@@ -78,6 +70,8 @@ class Loader:
             leaves it out; "wrap" fills it with the first samples of the same epoch; "pad" does so
             too, and every batch has a "valid", bool [B], that is False for those fillers: an
             evaluation that leaves them out counts every sample once.
+        window: Samples that "block" shuffles together: 64 blocks. By default 1 GiB of them, at most
+            1,048,576; the page cache holds twice as much.
 
     Raises:
         SelectionError: An option is out of range or contradicts another, or no batch is full
@@ -90,13 +84,14 @@ class Loader:
         dataset: Gatherable,
         batch_size: int,
         *,
-        shuffle: bool = True,
+        shuffle: Shuffle = True,
         seed: int = 0,
         drop_last: bool | None = None,
         device: torch.device | str | int | None = None,
         rank: int | None = None,
         world_size: int | None = None,
         last: Last | None = None,
+        window: int | None = None,
     ) -> None:
         if not isinstance(dataset, Gatherable):
             raise SelectionError(
@@ -106,7 +101,7 @@ class Loader:
             )
         if type(seed) is not int or seed < 0:
             raise SelectionError(f"seed={seed!r}: expected an integer of at least 0")
-        rank, world_size = _ranks(rank, world_size)
+        rank, world_size = chosen_ranks(rank, world_size)
         self._share = Share(
             count=len(dataset),
             batch_size=batch_size,
@@ -129,8 +124,16 @@ class Loader:
             )
         self.dataset = dataset
         self.batch_size = batch_size
-        self.shuffle = shuffle
+        self.shuffle = chosen_shuffle(shuffle)
+        self.window = chosen_window(dataset, blocks=self.shuffle == "block", window=window)
         self.seed = seed
+        self._plan = Plan(
+            dataset=dataset,
+            share=self._share,
+            shuffle=self.shuffle,
+            window=self.window,
+            seed=seed,
+        )
         self.rank = rank
         self.world_size = world_size
         self.last = self._share.last
@@ -183,6 +186,7 @@ class Loader:
         return Course(
             seed=self.seed,
             shuffle=self.shuffle,
+            window=self.window,
             count=len(self.dataset),
             fingerprint=fingerprint_of(self.dataset),
             tokens_each=tokens_each(self.dataset),
@@ -197,7 +201,7 @@ class Loader:
 
     def _run(self, place: _Place) -> Generator[dict[str, Any], None, None]:
         starts = self._share.starts(place.samples)
-        wanted = self._wanted(place.epoch, starts)
+        wanted = self._plan.batches(place.epoch, starts)
         if self.device.type == "cpu":
             made = self.dataset.made_nbytes * self.batch_size
             batches = run_ahead(self._gather, wanted, self._nbytes, together=True, made_nbytes=made)
@@ -211,25 +215,13 @@ class Loader:
                 )
         finally:
             batches.close()
+            wanted.close()
         place.epoch, place.samples, place.begun = place.epoch + 1, 0, False
 
-    def _wanted(self, epoch: int, starts: range) -> Iterator[_Wanted]:
-        """Yield the samples of each batch, in order."""
-        batches = max(1, _PERMUTED // self.batch_size)
-        for first in range(0, len(starts), batches):
-            positions, valid = self._share.positions(starts[first : first + batches])
-            flat = positions.reshape(-1)
-            indices = visit(self.dataset, flat, shuffle=self.shuffle, seed=self.seed, epoch=epoch)
-            for row, known in zip(indices.reshape(positions.shape), valid, strict=True):
-                yield _Wanted(
-                    row[known] if self.last is None else row, known if self.last == "pad" else None
-                )
+    def _nbytes(self, wanted: Wanted) -> int:
+        return batch_nbytes(self.dataset, wanted.indices)
 
-    def _nbytes(self, wanted: _Wanted) -> int:
-        layouts = [part.layout(wanted.indices) for part in self.dataset.views]
-        return sum(math.prod(shape) * dtype.itemsize for shape, dtype in layouts)
-
-    def _gather(self, wanted: _Wanted) -> dict[str, Any]:
+    def _gather(self, wanted: Wanted) -> dict[str, Any]:
         layouts = {part.name: part.layout(wanted.indices) for part in self.dataset.views}
         buffers = {name: self._pool.take(*layout) for name, layout in layouts.items()}
         self.dataset.gather_into(wanted.indices, buffers)
@@ -239,7 +231,7 @@ class Loader:
             batch[_VALID] = torch.from_numpy(wanted.valid)
         return batch
 
-    def _send(self, wanted: Iterator[_Wanted]) -> Generator[dict[str, Any], None, None]:
+    def _send(self, wanted: Iterator[Wanted]) -> Generator[dict[str, Any], None, None]:
         # The next slot and those ahead of it, and one whose copy runs.
         ring = PinnedRing(self.device, slots=_SLOTS_AHEAD + 2)
         gathered = run_ahead(
@@ -259,7 +251,7 @@ class Loader:
             ring.close()  # first: the gather thread may be waiting for a slot
             gathered.close()
 
-    def _gather_for(self, ring: PinnedRing, wanted: _Wanted) -> tuple[Slot, Rows]:
+    def _gather_for(self, ring: PinnedRing, wanted: Wanted) -> tuple[Slot, Rows]:
         """Gather into a slot what travels to the device, and beside it what does not."""
         layout = {part.name: part.layout(wanted.indices) for part in self.dataset.views}
         travel = {part.name: layout[part.name] for part in self.dataset.views if part.on_device}
@@ -284,14 +276,3 @@ def _handed(batch: dict[str, Any], place: _Place, samples: int) -> dict[str, Any
     """Note that a batch leaves for the loop."""
     place.samples = samples
     return batch
-
-
-def _ranks(rank: int | None, world_size: int | None) -> tuple[int, int]:
-    """Return rank and number of ranks: as given, as torch.distributed says, or one alone."""
-    if (rank is None) != (world_size is None):
-        raise SelectionError(f"rank={rank!r}, world_size={world_size!r}: give both or neither")
-    if rank is not None and world_size is not None:
-        return rank, world_size
-    if torch.distributed.is_available() and torch.distributed.is_initialized():
-        return torch.distributed.get_rank(), torch.distributed.get_world_size()
-    return 0, 1

@@ -1,16 +1,13 @@
 """Random access to a dataset: index -> shard -> rows of a map. Knows no modality but by table."""
 
 import hashlib
-import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch.utils.data import Dataset
-from torch.utils.data._utils.collate import default_collate_fn_map
 
 from loaders.errors import FormatError, SelectionError
 from loaders.format.containers import CONTAINERS
@@ -22,7 +19,9 @@ from loaders.format.spec import (
     read_manifest,
 )
 from loaders.images import Size, image_views
-from loaders.views import Take, View, fresh, gather_batch
+from loaders.samples import CLASS, Batch, SampleDataset
+from loaders.stretches import split_by_shard, stretches
+from loaders.views import Take, View, fresh
 
 _VIEWS: Final[Mapping[str, Callable[[SplitSpec, Size, str], tuple[View, ...]]]] = {
     "images": image_views,
@@ -51,32 +50,7 @@ def open_dataset(path: str | Path, *, split: str = "train", size: Size = None) -
     return ShardDataset(Path(path).absolute(), split, size)
 
 
-class Batch(dict[str, Any]):
-    """A batch that is ready: what `ShardDataset.__getitems__` returns, a dict by field name.
-
-    torch's `default_collate` looks at element 0 of what it is given, to stack samples. Here it
-    finds a mark, registered in torch's table of collate functions, that lets the batch pass, so a
-    plain `DataLoader(ds, batch_size=64)` needs no `collate_fn`.
-    """
-
-    def __missing__(self, key: object) -> "_Ready":
-        if key == 0:
-            return _Ready()
-        raise KeyError(key)
-
-
-class _Ready:
-    """Marks a batch that needs no collating."""
-
-
-def _pass_batch(batch: Batch, *, collate_fn_map: object = None) -> dict[str, Any]:  # noqa: ARG001
-    return dict(batch)
-
-
-default_collate_fn_map[_Ready] = _pass_batch
-
-
-class ShardDataset(Dataset[dict[str, Any]]):
+class ShardDataset(SampleDataset):
     """One split of a dataset as a map-style torch dataset.
 
     `ds[i]` is one sample, `ds.__getitems__([...])` a whole batch in one gather; both are dicts by
@@ -93,6 +67,8 @@ class ShardDataset(Dataset[dict[str, Any]]):
         manifest: The dataset's description.
         views: What samples show.
     """
+
+    views: tuple[View, ...]
 
     def __init__(self, path: Path, split: str, size: Size = None) -> None:
         self.path = path
@@ -116,6 +92,7 @@ class ShardDataset(Dataset[dict[str, Any]]):
         self._check_sizes()
         self.views = _VIEWS[self.manifest.kind](self._spec, size, str(path))
         self._ends = np.cumsum(self._spec.counts, dtype=np.int64)  # [shards]
+        self._show_all(self._spec.count)
         self._maps: dict[tuple[str, int], NDArray[Any]] = {}
 
     def _check_sizes(self) -> None:
@@ -135,15 +112,12 @@ class ShardDataset(Dataset[dict[str, Any]]):
                         f"{nbytes} bytes, {count} rows need {expected}"
                     )
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _reopen, (self.path, self.split, self._size, self.fingerprint)
-
-    def __len__(self) -> int:
-        return self._spec.count
+    def _opening(self) -> tuple[Callable[..., SampleDataset], tuple[Any, ...]]:
+        return ShardDataset, (self.path, self.split, self._size)
 
     def __repr__(self) -> str:
         shapes = ", ".join(f"{v.name} {v.field.dtype}{list(v.field.shape)}" for v in self.views)
-        return f"ShardDataset({str(self.path)!r}, {self.split!r}: {len(self):,} samples, {shapes})"
+        return f"ShardDataset({str(self.path)!r}, {self.split!r}: {self._counted}, {shapes})"
 
     @property
     def fingerprint(self) -> str:
@@ -176,38 +150,27 @@ class ShardDataset(Dataset[dict[str, Any]]):
                 return found
         return None
 
-    def __getitem__(self, index: int) -> dict[str, Any]:
-        position = operator.index(index)
-        if not -len(self) <= position < len(self):
-            raise IndexError(f"index {position} is out of range for {len(self)} samples")
-        batch = self.__getitems__([position % len(self)])
-        sample = {name: value[0] for name, value in batch.items()}
+    def _first(self, batch: dict[str, Any]) -> dict[str, Any]:
         # As other datasets return labels; a batch of them is collated to the same int64.
         return {
             name: value.item() if isinstance(value, torch.Tensor) and value.ndim == 0 else value
-            for name, value in sample.items()
+            for name, value in super()._first(batch).items()
         }
 
-    def __getitems__(self, indices: Sequence[int] | NDArray[Any] | torch.Tensor) -> Batch:
-        """Return a whole batch in one gather.
-
-        Args:
-            indices: [B] integers in -len..len-1, in any order, repeats allowed.
-
-        Returns:
-            A dict by field name, see the class.
-
-        Raises:
-            IndexError: An index is out of range.
-            FormatError: A shard is not what the manifest promises.
-        """
-        return Batch(gather_batch(self, indices))
+    def _codes(self, field: str) -> tuple[NDArray[Any], Mapping[str, int]]:
+        labels = [view for view in self.views if view.field.role == "label"]
+        if field != CLASS or not labels:
+            return super()._codes(field)
+        stored = [s for s, count in enumerate(self._spec.counts) if count]
+        found = [self._rows(labels[0], shard)[:, 0] for shard in stored]
+        codes = np.concatenate([np.empty(0, labels[0].field.numpy_dtype), *found])
+        return codes, {name: number for number, name in enumerate(self.classes)}
 
     def gather_into(self, indices: NDArray[np.int64], buffers: Mapping[str, NDArray[Any]]) -> None:
         """Copy the stored rows of a batch into arrays of the caller.
 
         Args:
-            indices: [B] integers in 0..len-1.
+            indices: [B] stored indices, in 0..span-1.
             buffers: View name -> [B, *field.shape] of the stored dtype, for every view.
         """
         shards = np.searchsorted(self._ends, indices, side="right")
@@ -221,6 +184,12 @@ class ShardDataset(Dataset[dict[str, Any]]):
             np.concatenate(
                 found or [np.empty(0, buffers[view.name].dtype)], out=buffers[view.name].reshape(-1)
             )
+
+    def stretches(self, indices: NDArray[np.int64]) -> Iterator[NDArray[Any]]:
+        """Yield the parts of maps that a gather of ascending stored indices [B] reads."""
+        for shard, rows in split_by_shard(indices, self._ends):
+            for view in self.views:
+                yield from stretches(self._rows(view, shard), rows, rows + 1)
 
     @property
     def made_nbytes(self) -> int:
@@ -253,11 +222,3 @@ class ShardDataset(Dataset[dict[str, Any]]):
         capacity = self._spec.capacity
         path = self._container.shard_path(self.path, self.split, shard, column, capacity)
         return self._container.open_rows(path, column, rows, capacity)
-
-
-def _reopen(path: Path, split: str, size: Size, fingerprint: str) -> ShardDataset:
-    """Open the dataset again in another process, and only the very same one."""
-    dataset = ShardDataset(path, split, size)
-    if dataset.fingerprint != fingerprint:
-        raise FormatError(f"{path}: the dataset was replaced while it was open; open it again")
-    return dataset

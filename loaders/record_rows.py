@@ -1,5 +1,6 @@
 """The records of a split, out of the maps of its shards into one array of bytes."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -9,6 +10,7 @@ from numpy.typing import NDArray
 
 from loaders.format.columns import open_column
 from loaders.format.spec import Manifest
+from loaders.stretches import split_by_shard, stretches
 
 RECORD: Final = "record"
 """Name of the field, and of the array of a batch."""
@@ -114,6 +116,23 @@ class RecordRows:
             rows = indices[first:last] - self._starts[shard]
             _take_rows(self._map(shard), rows, out[first:last])
             first = last
+
+    def column(self, place: slice, dtype: str) -> NDArray[Any]:
+        """Return one value of every record: [samples] of the dtype.
+
+        Args:
+            place: Its bytes in a record.
+            dtype: Of the value.
+        """
+        little = np.dtype(dtype).newbyteorder("<")
+        shards = np.flatnonzero(self._ends > self._starts).tolist()
+        found = [np.ascontiguousarray(self._map(s)[:, place]).view(little)[:, 0] for s in shards]
+        return np.concatenate([np.empty(0, little), *found])
+
+    def stretches(self, indices: NDArray[np.int64]) -> Iterator[NDArray[Any]]:
+        """Yield the parts of maps in which some records, ascending, lie."""
+        for shard, rows in split_by_shard(indices, self._ends):
+            yield from stretches(self._map(shard), rows, rows + 1)
 
     def _map(self, shard: int) -> NDArray[np.uint8]:
         """Return the map of a shard: [count, nbytes], read-only."""

@@ -1,6 +1,6 @@
 """The column of texts of a table: its tokens in a batch, filled up to the longest of them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,11 @@ class TableTexts:
         """Fill them."""
         if self.padded is not None:
             self.padded.gather_into(indices, buffers)
+
+    def stretches(self, indices: NDArray[np.int64]) -> Iterator[NDArray[Any]]:
+        """Yield the parts of maps in which they lie, of ascending stored indices [B]."""
+        if self.padded is not None:
+            yield from self.padded.stretches(indices)
 
     def show(self, rows: Mapping[str, Tensor], take: Take) -> dict[str, Tensor]:
         """Return "tokens", [B, L] int64, and "length", [B] int64, in memory of their own."""

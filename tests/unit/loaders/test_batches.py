@@ -130,7 +130,7 @@ def test_the_path_through_device_slots_gives_the_same_batches(dataset_path: Path
     ds = open_dataset(dataset_path, size=32)
     options = {"drop_last": False} if last is None else {"last": last}
     loader = Loader(ds, 5, seed=1, device="cpu", **options)
-    through_slots = loader._send(loader._wanted(0, loader._share.starts()))
+    through_slots = loader._send(loader._plan.batches(0, loader._share.starts()))
     for batch, expected in zip(through_slots, loader, strict=True):
         assert set(batch) == set(expected)
         assert ("valid" in batch) == (last == "pad")
@@ -142,7 +142,7 @@ def test_the_path_through_device_slots_gives_the_same_batches(dataset_path: Path
 def test_breaking_off_the_device_path_ends_its_thread(dataset_path: Path) -> None:
     before = threading.active_count()
     loader = Loader(open_dataset(dataset_path, size=32), 1)
-    batches = loader._send(loader._wanted(0, loader._share.starts()))
+    batches = loader._send(loader._plan.batches(0, loader._share.starts()))
     next(batches)
     batches.close()
     assert threading.active_count() == before
