@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,7 +20,7 @@ from preprocess.sources import Listing
 from preprocess.tables.codes import find_codes
 from preprocess.tables.encode import Encoder
 from preprocess.tables.fit import Fitted, fit
-from preprocess.tables.like import Like, fit_like
+from preprocess.tables.like import Like, fit_like, outside_notes
 from preprocess.tables.options import TableOptions
 from preprocess.tables.recipe import FACTS, TableRecipe
 from preprocess.tables.request import TableRequest
@@ -159,13 +160,15 @@ def lay_out(
         plans = decide(spilled.evidence, spilled.columns, request.options, request.wishes)
         fitted = fit(spilled, plans, request.options, workers, work.folder)
     else:
-        fitted = fit_like(spilled, like, request.options)
+        fitted = fit_like(spilled, like, request.options, request.out_of_range)
     schema = fitted.schema
     known = fitted.codes
     codes = find_codes(spilled.blocks, schema, fitted.vocabularies, work.folder, workers, known)
     rows = {
         name: BlockRows(
-            encoder=Encoder(schema=schema, options=request.options),
+            encoder=Encoder(
+                schema=schema, options=request.options, out_of_range=request.out_of_range
+            ),
             codes=codes,
             blocks=spilled.blocks,
             splits=fitted.splits or (None,) * len(spilled.blocks),
@@ -174,9 +177,10 @@ def lay_out(
         for name in outline.shards
     }
     _check_splits(rows, request.options)
+    outside: Counter[str] = Counter()
     if like is not None:
         for each in rows.values():
-            check_rows(each, workers)
+            outside += check_rows(each, workers)
     if text is not None:
         text = settle_text(text, spilled.blocks, spilled.columns)
     beside = None if text is None else text.row_nbytes
@@ -194,7 +198,13 @@ def lay_out(
             listing,
             skipped=(*listing.skipped, *_without_target(spilled, fitted)),
             classes=_classes(fitted),
-            notes=(*listing.notes, *spilled.notes, *fitted.notes, *(text.notes if text else ())),
+            notes=(
+                *listing.notes,
+                *spilled.notes,
+                *fitted.notes,
+                *outside_notes(outside, schema, request.out_of_range),
+                *(text.notes if text else ()),
+            ),
         ),
         recipes={
             name: TableRecipe(
