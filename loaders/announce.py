@@ -180,7 +180,7 @@ def announce_ahead(
                 # neighbours that nobody wants; one that it is reading is waited for.
                 told.result()
             while ready:
-                yield ready.popleft()  # not held here: the memory of a batch is used again
+                yield ready.popleft()
             ready, told = chunk, following
     finally:
         announcer.close()

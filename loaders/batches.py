@@ -54,8 +54,8 @@ class Loader:
     `load_state_dict` continues with the very next sample, for any batch size and number of ranks.
 
     Args:
-        dataset: What `open_dataset` returns, a view of `open_tokens` such as `.blocks(1024)`, or
-            a `Mix` of them.
+        dataset: What `open_dataset` or `open_table` returns, a view of `open_tokens` such as
+            `.blocks(1024)`, a selection of their samples, or a `Mix` or `Weighted` of them.
         batch_size: Samples in a batch of one rank.
         shuffle: True or "global" visits all samples in random order, False as stored. "block", for
             data larger than memory on slow disks, visits blocks of neighbours in random order and
