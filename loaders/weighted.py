@@ -32,7 +32,8 @@ class Weighted:
     the `Loader`, the epoch and its number alone: ranks draw different ones of the same sequence,
     and a state of the `Loader` suffices to continue exactly, with any number of ranks.
 
-    Drawing without replacement is what `Loader(dataset)` does: all weights alike.
+    Drawing without replacement is what `Loader(dataset)` does: all weights alike. Of the weights 8
+    bytes a sample are kept.
 
     Args:
         dataset: What `open_dataset`, `open_table` or a view of `open_tokens` gives, or a selection.

@@ -1,3 +1,5 @@
+import ctypes
+import mmap
 import os
 import sys
 import threading
@@ -20,13 +22,13 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="announces on Linux a
 
 def resident(path: Path, offset: int = 0) -> bool:
     """Return whether a page of a file is in memory, without reading it."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        return os.preadv(descriptor, [bytearray(1)], offset, os.RWF_NOWAIT) == 1
-    except BlockingIOError:
-        return False
-    finally:
-        os.close(descriptor)
+    mapped = np.memmap(path, np.uint8, "r")
+    found = ctypes.c_ubyte()
+    address = mapped.ctypes.data + offset // mmap.PAGESIZE * mmap.PAGESIZE
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.mincore(ctypes.c_void_p(address), ctypes.c_size_t(1), ctypes.byref(found)):
+        raise OSError(ctypes.get_errno(), "mincore")
+    return bool(found.value & 1)
 
 
 def drop(path: Path) -> None:
@@ -167,6 +169,46 @@ def test_cold_samples_are_all_announced_and_warm_ones_hardly_looked_at(tmp_path:
     announcer.close()
     assert max(warm.asked) <= 4
     assert len(warm.asked) < 30
+
+
+class Watched:
+    """A dataset that notes which samples were announced before they were gathered."""
+
+    def __init__(self, dataset) -> None:
+        self.dataset = dataset
+        self.path, self.split, self.views = dataset.path, dataset.split, dataset.views
+        self.made_nbytes = dataset.made_nbytes
+        self.announced: set[int] = set()
+        self.unannounced: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def stretches(self, indices: np.ndarray):
+        yield from self.dataset.stretches(indices)
+        self.announced.update(indices.tolist())
+
+    def gather_into(self, indices: np.ndarray, buffers) -> None:
+        self.unannounced += set(indices.tolist()) - self.announced
+        self.dataset.gather_into(indices, buffers)
+
+    def show(self, rows, take):
+        return self.dataset.show(rows, take)
+
+
+@linux
+@pytest.mark.parametrize("options", [{}, {"shuffle": False}, {"shuffle": "block", "window": 500}])
+def test_from_a_cold_disk_a_loader_announces_every_sample_before_it_is_gathered(
+    tmp_path: Path, options: dict
+) -> None:
+    folder = write_stream(tmp_path / "data", [[[*range(40_001)]], [[*range(30_000)]]])
+    for file in (folder / "train").iterdir():
+        drop(file)
+    watched = Watched(open_tokens(folder).blocks(20))
+    loader = Loader(watched, 10, **options)
+    assert sum(len(batch["x"]) for batch in loader) == 3500
+    assert watched.unannounced == []
+    assert watched.announced == set(range(3500))
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 7, 8, 9, 100])
