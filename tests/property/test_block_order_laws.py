@@ -85,3 +85,15 @@ def test_every_sample_comes_anywhere_and_neighbours_part() -> None:
     assert chi_square < count + 5 * np.sqrt(2 * 2 * count)
     # Of 64 samples of one half, the one 64 on, where there is one, is there as often as any other.
     assert abs(together / epochs / (64 * 0.936 * 63 / 999) - 1) < 0.05
+
+
+def test_windows_are_shuffled_each_in_its_own_way_and_no_samples_are_always_last() -> None:
+    window = 640  # blocks of 10
+    count = 3 * window + 5
+    lasts = set()
+    for epoch in range(20):
+        found = permute_blocks(np.arange(count), count, 3, epoch, window)
+        lasts.add(tuple(sorted(found[-5:].tolist())))
+    assert len(lasts) > 15
+    even = permute_blocks(np.arange(2 * window), 2 * window, 3, 0, window) % 10
+    assert not np.array_equal(even[:window], even[window:])
