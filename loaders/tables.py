@@ -2,7 +2,7 @@
 
 import hashlib
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, get_args
 
@@ -263,6 +263,19 @@ class TableDataset(Dataset[dict[str, Any]]):
         """
         self._rows.gather_into(indices, buffers[RECORD])
         self._texts.gather_into(indices, buffers)
+
+    @property
+    def stored_nbytes(self) -> int:
+        """Bytes of the records and texts."""
+        nbytes = len(self) * self.schema.record_dtype.itemsize
+        texts = self._texts.padded
+        return nbytes if texts is None else nbytes + texts.store.stored_nbytes
+
+    def maps(self) -> Iterator[NDArray[Any]]:
+        """Open the files of the records and texts."""
+        yield from self._rows.maps()
+        if self._texts.padded is not None:
+            yield from self._texts.padded.store.maps()
 
     @property
     def made_nbytes(self) -> int:
