@@ -20,7 +20,7 @@ from loaders.progress import Progress
 from loaders.residency import Place, estimate_residency
 from loaders.resident import Resident
 from loaders.sampling import Share
-from loaders.views import Gatherable, Mapped, Part
+from loaders.views import Gatherable, Part, mapped
 
 VALID: Final = "valid"
 
@@ -72,10 +72,11 @@ def open_feed(
         estimate.check(residency, dataset)
         total = estimate.stored_nbytes if residency == "ram" else estimate.row_nbytes
         with Progress(dataset, total or 0, quiet=share.rank > 0) as progress:
-            if residency != "ram":
+            if residency == "ram":
+                maps = mapped(dataset).maps()
+                progress.kept(keep_in_ram(maps, estimate.ram_budget, progress.read))
+            else:
                 resident = Resident(dataset, residency, device, progress.read)
-            elif isinstance(dataset, Mapped):
-                progress.kept(keep_in_ram(dataset.maps(), estimate.ram_budget, progress.read))
     if resident is None and device.type == "cpu":
         return HostFeed(dataset, share.batch_size, finish)
     if device.type == "cuda":

@@ -17,7 +17,7 @@ from loaders.mix_sources import MixedPart, check_sources, is_flat, is_key
 from loaders.proportion import DRAWS, Proportion
 from loaders.sampling import MOST, derived_seed, visit
 from loaders.state import fingerprint_of, tokens_each
-from loaders.views import Gatherable, Mapped, Part, Take, fresh, span
+from loaders.views import Gatherable, Part, Take, fresh, mapped, span
 
 
 class Mix:
@@ -207,18 +207,12 @@ class Mix:
     @property
     def stored_nbytes(self) -> int:
         """Bytes of the files of all sources."""
-        return sum(dataset.stored_nbytes for dataset in self._mapped())
+        return sum(mapped(dataset).stored_nbytes for dataset in self.sources)
 
     def maps(self) -> Iterator[NDArray[Any]]:
         """Open all files of all sources."""
-        for dataset in self._mapped():
-            yield from dataset.maps()
-
-    def _mapped(self) -> list[Mapped]:
         for dataset in self.sources:
-            if not isinstance(dataset, Mapped):
-                raise SelectionError(f"{dataset.path}: a {type(dataset).__name__} has no maps()")
-        return [dataset for dataset in self.sources if isinstance(dataset, Mapped)]
+            yield from mapped(dataset).maps()
 
     @property
     def made_nbytes(self) -> int:

@@ -12,7 +12,7 @@ from loaders.device import check_device
 from loaders.device_rows import kernels_for
 from loaders.errors import SelectionError
 from loaders.free_memory import free_device_memory, free_ram
-from loaders.views import Gatherable, Mapped, Part, span
+from loaders.views import Gatherable, Mapped, Part, mapped, span
 
 Place = Literal["disk", "ram", "pinned", "device"]
 Residency = Literal["auto", "disk", "ram", "pinned", "device"]
@@ -86,11 +86,8 @@ class ResidencyEstimate:
         Raises:
             SelectionError: Says why, for want of room with the bytes wanted and free.
         """
-        if place == "ram" and self.stored_nbytes is None:
-            raise SelectionError(
-                f'residency="ram": a {type(dataset).__name__} does not say which files its samples '
-                'lie in (no maps()): use residency="disk"'
-            )
+        if place == "ram":
+            mapped(dataset)
         if place not in {"pinned", "device"}:
             return
         if place == "pinned" and self.device.type != "cuda":

@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from loaders.errors import SelectionError
 from loaders.format.fields import FieldSpec
 
 Take = Callable[[tuple[int, ...], np.dtype[Any]], NDArray[Any]]
@@ -122,6 +123,20 @@ class Mapped(Protocol):
     def maps(self) -> Iterator[NDArray[Any]]:
         """Open all of them: C-contiguous arrays, read-only, the ones that batches come from."""
         ...
+
+
+def mapped(dataset: Gatherable) -> Mapped:
+    """Return a dataset as one whose samples lie in mapped files.
+
+    Raises:
+        SelectionError: It does not say so.
+    """
+    if not isinstance(dataset, Mapped):
+        raise SelectionError(
+            f"{dataset.path}: a {type(dataset).__name__} has no maps(), which say in which files "
+            'its samples lie: use residency="disk"'
+        )
+    return dataset
 
 
 def span(dataset: Gatherable) -> int:

@@ -34,17 +34,18 @@ for words, dtype in itertools.product((1, 7, 16, 147, 1500), types):
 
 def close(found, expected):
     # The interpreter rounds product and sum one after the other, and cuts bfloat16 off.
-    size = expected.double().abs().clamp_min(2.0**-3)
+    size = expected.double().abs().clamp_min(2.0**-10)
     ulp = torch.finfo(expected.dtype).eps * size.log2().floor().exp2()
-    return bool(((found.double() - expected.double()).abs() <= ulp).all())
+    product = torch.finfo(torch.float32).eps * 4  # of products up to 5
+    return bool(((found.double() - expected.double()).abs() <= ulp + product).all())
 
 for dtype, channels, shown in itertools.product(
-    (np.uint8, np.uint16), (1, 3, 4, 5), (torch.float32, torch.float16, torch.bfloat16)
+    (np.uint8, np.uint16), (1, 3, 5), (torch.float32, torch.float16, torch.bfloat16)
 ):
-    images = stored(dtype, 20, 9, 7, channels)
+    images = stored(dtype, 4, 9, 7, channels)
     module = Normalize([0.5, 0.4, 0.3, 0.6, 0.1][:channels], [0.2] * channels, dtype=shown)
     expected = module(images.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
-    for taken in (None, index):
+    for taken in (None, index % 4):
         known = expected if taken is None else expected[taken]
         out = torch.empty(known.shape, dtype=shown)
         launch_normalize(gather_kernels, images, taken, out, (module.scale, module.bias))
@@ -60,9 +61,9 @@ for dtype, options in itertools.product(
         {"size": 30, "scale": (0.3, 0.5), "flip": 1.0},
     ),
 ):
-    images = stored(dtype, 6, 19, 17, 3)
+    images = stored(dtype, 2, 19, 17, 3)
     augment = Augment(**options)
-    boxes = torch.from_numpy(augment.draw(np.arange(6), 19, 17, seed=1))
+    boxes = torch.from_numpy(augment.draw(np.arange(2), 19, 17, seed=1))
     expected = augment.cut(images, boxes)
     out = torch.empty_like(expected)
     launch_cut(gather_kernels, images, boxes, out, None, augment.fraction)
