@@ -1,6 +1,7 @@
 """Rows taken by index and images normalized, each in one pass: Triton on CUDA, torch elsewhere."""
 
 import math
+from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
 from types import ModuleType
 from typing import Final
@@ -90,9 +91,17 @@ def launch_take(kernels: ModuleType, rows: Tensor, index: Tensor, out: Tensor) -
     height = max(1, _TILE // columns)
     tiles = -(-len(index) // height) * -(-words // columns)
     grid = (min(tiles, _programs(rows, out.device)),)
-    kernels.take_rows[grid](
-        rows, index, out, len(index), WORDS=words, ROWS=height, COLUMNS=columns, num_warps=_WARPS
-    )
+    with _current(out.device):
+        kernels.take_rows[grid](
+            rows,
+            index,
+            out,
+            len(index),
+            WORDS=words,
+            ROWS=height,
+            COLUMNS=columns,
+            num_warps=_WARPS,
+        )
 
 
 def can_normalize(images: Tensor, dtype: torch.dtype) -> bool:
@@ -145,21 +154,27 @@ def launch_normalize(
     columns = max(lanes, min(_VALUES, _power_of_two(words)))
     tiles = len(out) * -(-words // columns)
     grid = (min(tiles, _programs(rows, out.device)),)
-    kernels.normalize_rows[grid](
-        rows,
-        out if index is None else index,
-        out,
-        scale,
-        bias,
-        1.0 / LEVELS[rows.dtype],
-        len(out),
-        WORDS=words,
-        CHANNELS=len(scale),
-        COLUMNS=columns,
-        LANES=lanes,
-        INDEXED=index is not None,
-        num_warps=_WARPS,
-    )
+    with _current(out.device):
+        kernels.normalize_rows[grid](
+            rows,
+            out if index is None else index,
+            out,
+            scale,
+            bias,
+            1.0 / LEVELS[rows.dtype],
+            len(out),
+            WORDS=words,
+            CHANNELS=len(scale),
+            COLUMNS=columns,
+            LANES=lanes,
+            INDEXED=index is not None,
+            num_warps=_WARPS,
+        )
+
+
+def _current(device: torch.device) -> AbstractContextManager[object]:
+    """Make a CUDA device the current one, to which Triton launches whatever tensors it gets."""
+    return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
 
 
 def _programs(rows: Tensor, device: torch.device) -> int:
@@ -198,22 +213,23 @@ def launch_cut(
     columns = min(_SHOWN, _power_of_two(math.prod(out.shape[1:])))
     tiles = len(out) * -(-math.prod(out.shape[1:]) // columns)
     scale, bias = (boxes, boxes) if statistics is None else statistics
-    kernels.cut_rows[(min(tiles, _programs(rows, out.device)),)](
-        rows,
-        boxes,
-        out,
-        scale,
-        bias,
-        1.0 / LEVELS[rows.dtype],
-        len(out),
-        HIGH=rows.shape[1],
-        WIDE=rows.shape[2],
-        CHANNELS=rows.shape[3],
-        SHOWN_HIGH=out.shape[1],
-        SHOWN_WIDE=out.shape[2],
-        COLUMNS=columns,
-        SCALED=fraction is not None,
-        FRACTION=fraction or 0,
-        NORMALIZED=statistics is not None,
-        num_warps=_WARPS,
-    )
+    with _current(out.device):
+        kernels.cut_rows[(min(tiles, _programs(rows, out.device)),)](
+            rows,
+            boxes,
+            out,
+            scale,
+            bias,
+            1.0 / LEVELS[rows.dtype],
+            len(out),
+            HIGH=rows.shape[1],
+            WIDE=rows.shape[2],
+            CHANNELS=rows.shape[3],
+            SHOWN_HIGH=out.shape[1],
+            SHOWN_WIDE=out.shape[2],
+            COLUMNS=columns,
+            SCALED=fraction is not None,
+            FRACTION=fraction or 0,
+            NORMALIZED=statistics is not None,
+            num_warps=_WARPS,
+        )

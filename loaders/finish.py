@@ -68,6 +68,8 @@ class Finish:
             )
         # A module of its own: the caller's may be cast, moved and trained with its model.
         moved = None if normalize is None else copy.deepcopy(normalize).to(device)
+        if device.type == "cuda":  # they are read on a stream that knows nothing of this one
+            torch.cuda.synchronize(device)
         return cls(augment, moved, seed, (high, wide))
 
     @property

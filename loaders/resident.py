@@ -78,6 +78,8 @@ class Resident:
         if place == "pinned":
             for part in self._travel:
                 _lock_pages(self._rows[part.name], self, device)
+        if device.type == "cuda":  # batches are gathered on a stream that knows nothing of this one
+            torch.cuda.synchronize(device)
 
     @property
     def _row_nbytes(self) -> int:

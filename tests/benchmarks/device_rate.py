@@ -194,9 +194,9 @@ def measure(setting: Setting, scratch: Path) -> Iterator[str]:
     yield f"link {links['link'] / 1e9:.1f} GB/s, device copy {links['copy'] / 1e9:.0f} GB/s"
     yield from measure_passes(setting, dataset, links)
     yield from measure_loaders(setting, dataset, links)
-    yield from measure_training(setting, dataset)
     if setting.swept:
         yield from sweep(setting, dataset, links)
+    yield from measure_training(setting, dataset)
 
 
 def main() -> None:
