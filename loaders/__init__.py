@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from loaders.augment import Augment
     from loaders.batches import Loader
     from loaders.dataset import ShardDataset, open_dataset
     from loaders.errors import (
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     )
     from loaders.mix import Mix
     from loaders.normalize import Normalize, NormalizedModel
+    from loaders.residency import ResidencyEstimate, estimate_residency
     from loaders.standardize import Standardize
     from loaders.table_encoder import TableEncoder
     from loaders.tables import TableDataset, open_table
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from loaders.weighted import Weighted
 
 __all__ = [
+    "Augment",
     "DeviceError",
     "FormatError",
     "ImageTypeError",
@@ -41,6 +44,7 @@ __all__ = [
     "Normalize",
     "NormalizeError",
     "NormalizedModel",
+    "ResidencyEstimate",
     "SelectionError",
     "ShardDataset",
     "ShardsError",
@@ -51,6 +55,7 @@ __all__ = [
     "VersionError",
     "Weighted",
     "document_mask",
+    "estimate_residency",
     "open_dataset",
     "open_table",
     "open_token_file",
@@ -58,10 +63,12 @@ __all__ = [
 ]
 
 _MODULES = {
+    "Augment": "augment",
     "Loader": "batches",
     "Mix": "mix",
     "Normalize": "normalize",
     "NormalizedModel": "normalize",
+    "ResidencyEstimate": "residency",
     "ShardDataset": "dataset",
     "Standardize": "standardize",
     "TableDataset": "tables",
@@ -69,6 +76,7 @@ _MODULES = {
     "TokenDataset": "tokens",
     "Weighted": "weighted",
     "document_mask": "token_packs",
+    "estimate_residency": "residency",
     "open_dataset": "dataset",
     "open_table": "tables",
     "open_token_file": "tokens",

@@ -43,7 +43,7 @@ Block = TypeVar("Block")
 
 
 @runtime_checkable
-class Mapped(Protocol):
+class Stretched(Protocol):
     """A dataset that says in which parts of its maps samples lie."""
 
     def stretches(self, indices: NDArray[np.int64]) -> Iterator[NDArray[Any]]:
@@ -62,7 +62,7 @@ class Announcer:
         dataset: What the samples belong to.
     """
 
-    def __init__(self, dataset: Mapped) -> None:
+    def __init__(self, dataset: Stretched) -> None:
         self._dataset = dataset
         self._thread: ThreadPoolExecutor | None = None
         self._closed = False
@@ -162,7 +162,7 @@ def announce_ahead(
     first = next(blocks, None)
     if first is None:
         return
-    if sys.platform != "linux" or not isinstance(dataset, Mapped):
+    if sys.platform != "linux" or not isinstance(dataset, Stretched):
         yield first
         yield from blocks
         return

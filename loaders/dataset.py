@@ -192,6 +192,17 @@ class ShardDataset(SampleDataset):
                 yield from stretches(self._rows(view, shard), rows, rows + 1)
 
     @property
+    def stored_nbytes(self) -> int:
+        """Bytes of the fields that samples show, those of other sizes left out."""
+        return self.span * sum(view.field.nbytes for view in self.views)
+
+    def maps(self) -> Iterator[NDArray[Any]]:
+        """Open the files of these fields: [count, elements] each, read-only."""
+        for shard, count in enumerate(self._spec.counts):
+            for view in self.views if count else ():
+                yield self._rows(view, shard)
+
+    @property
     def made_nbytes(self) -> int:
         """Return 0: batches lie over the gathered rows, but for what is small."""
         return 0

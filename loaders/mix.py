@@ -13,14 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from loaders.announce import Mapped
+from loaders.announce import Stretched
 from loaders.errors import SelectionError
 from loaders.mix_sources import MixedPart, check_sources, is_flat, is_key
-from loaders.order import Epoch, span_of, visit
+from loaders.order import Epoch, visit
 from loaders.proportion import DRAWS, Proportion
 from loaders.sampling import MOST, derived_seed
 from loaders.state import fingerprint_of, tokens_each
-from loaders.views import Gatherable, Part, Take, fresh
+from loaders.views import Gatherable, Part, Take, fresh, mapped, span
 from loaders.weighted import Weighted
 
 
@@ -78,7 +78,7 @@ class Mix:
             raise SelectionError(
                 f"an epoch of {self._count} draws, up to {MOST} can be: give a smaller epoch_size"
             )
-        self._ends = np.cumsum([span_of(dataset) for dataset in self.sources], dtype=np.int64)
+        self._ends = np.cumsum([span(dataset) for dataset in self.sources], dtype=np.int64)
         self._starts = np.concatenate(([0], self._ends[:-1]))
         self.views: tuple[Part, ...] = tuple(self._mixed_parts())
 
@@ -183,7 +183,7 @@ class Mix:
         """Yield the parts of maps that a gather of ascending indices [B] reads, where known."""
         for s, _, local in self.split_up(indices):
             dataset = self.sources[s]
-            if isinstance(dataset, Mapped):
+            if isinstance(dataset, Stretched):
                 yield from dataset.stretches(local)
 
     def gather_into(self, indices: NDArray[np.int64], buffers: Mapping[str, NDArray[Any]]) -> None:
@@ -213,6 +213,16 @@ class Mix:
 
     def _flat(self) -> list[MixedPart]:
         return [p for p in self.views if isinstance(p, MixedPart) and p.lengths is not None]
+
+    @property
+    def stored_nbytes(self) -> int:
+        """Bytes of the files of all sources."""
+        return sum(mapped(dataset).stored_nbytes for dataset in self.sources)
+
+    def maps(self) -> Iterator[NDArray[Any]]:
+        """Open all files of all sources."""
+        for dataset in self.sources:
+            yield from mapped(dataset).maps()
 
     @property
     def made_nbytes(self) -> int:

@@ -1,6 +1,5 @@
 """Which sample each position of an epoch holds: as stored, shuffled whole, or window by window."""
 
-import math
 from collections.abc import Sized
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol, runtime_checkable
@@ -10,7 +9,7 @@ from numpy.typing import NDArray
 
 from loaders.errors import SelectionError
 from loaders.sampling import derived_seed, permute
-from loaders.views import Gatherable
+from loaders.views import Gatherable, batch_nbytes
 
 Shuffle = bool | Literal["global", "block"]
 
@@ -75,11 +74,6 @@ def visit(dataset: Sized, positions: NDArray[np.int64], epoch: Epoch) -> NDArray
     if isinstance(dataset, Ordered):
         return dataset.order(positions, epoch)
     return epoch.permuted(positions, len(dataset))
-
-
-def span_of(dataset: Sized) -> int:
-    """Return what the indices of a dataset lie below."""
-    return dataset.span if isinstance(dataset, Ordered) else len(dataset)
 
 
 def permute_blocks(
@@ -154,11 +148,5 @@ def chosen_window(dataset: Gatherable, *, blocks: bool, window: int | None) -> i
         return window
     first = np.arange(min(_PROBED, len(dataset)), dtype=np.int64)
     probe = visit(dataset, first, AS_STORED)
-    nbytes = batch_nbytes(dataset, probe)
+    nbytes = batch_nbytes(dataset.views, probe)
     return max(1, min(_MOST_SAMPLES, WINDOW_NBYTES * len(probe) // max(1, nbytes)))
-
-
-def batch_nbytes(dataset: Gatherable, indices: NDArray[np.int64]) -> int:
-    """Return the bytes that a gather of some samples fills."""
-    layouts = [part.layout(indices) for part in dataset.views]
-    return sum(math.prod(shape) * dtype.itemsize for shape, dtype in layouts)

@@ -28,6 +28,15 @@ class TableTexts:
 
     padded: Padded | None
 
+    @property
+    def stored_nbytes(self) -> int:
+        """Bytes of their files."""
+        return 0 if self.padded is None else self.padded.store.stored_nbytes
+
+    def maps(self) -> Iterator[NDArray[Any]]:
+        """Open these."""
+        return iter(()) if self.padded is None else self.padded.store.maps()
+
     def parts(self) -> tuple[Part, ...]:
         """Return the arrays of a batch."""
         return () if self.padded is None else self.padded.parts()

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final, get_args
 
@@ -119,8 +120,7 @@ class TableDataset(SampleDataset):
         if split not in self.manifest.splits:
             stored = ", ".join(self.manifest.splits)
             raise SelectionError(f"{path}: no split {split!r}; stored are {stored}: give split=...")
-        record = self._checked_record()
-        nbytes = self.schema.record_dtype.itemsize
+        record, nbytes = self._checked_record(), self.schema.record_dtype.itemsize
         self._rows = RecordRows(path, self.manifest, split, RECORD, nbytes)
         self._show_all(self.manifest.splits[split].count)
         columns = sort_columns(self.schema, str(path))
@@ -144,7 +144,6 @@ class TableDataset(SampleDataset):
                 f"{self.path}: {self.split} has no field {RECORD!r} of the columns in the schema; "
                 'run "prep check" or prepare it again'
             )
-
         return record
 
     def _check_codes(self, specs: Sequence[ColumnSpec]) -> None:
@@ -178,8 +177,7 @@ class TableDataset(SampleDataset):
     @property
     def statistics(self) -> Mapping[str, ColumnStatistics]:
         """What the training rows hold, of each column that has statistics."""
-        columns = self.schema.columns
-        return {s.name: s.statistics for s in columns if s.statistics is not None}
+        return {s.name: s.statistics for s in self.schema.columns if s.statistics is not None}
 
     @property
     def cardinalities(self) -> tuple[int, ...]:
@@ -212,9 +210,8 @@ class TableDataset(SampleDataset):
             (s.name, s.kind, s.role, s.dtype, s.length, s.offset, s.exponent, s.nullable, s.buckets)
             for s in self.schema.columns
         ]
-        extras = self.manifest.extras
         paths = {s.name: s.vocabulary for s in self.schema.columns if s.vocabulary is not None}
-        return columns, {name: extras[path][1] for name, path in paths.items()}
+        return columns, {name: self.manifest.extras[path][1] for name, path in paths.items()}
 
     def vocabulary(self, name: str) -> tuple[str, ...]:
         """Return the values of a column in the order of their codes.
@@ -267,6 +264,15 @@ class TableDataset(SampleDataset):
         """Yield the parts of maps that a gather of ascending stored indices [B] reads."""
         yield from self._rows.stretches(indices)
         yield from self._texts.stretches(indices)
+
+    @property
+    def stored_nbytes(self) -> int:
+        """Bytes of the records and texts."""
+        return self.span * self.schema.record_dtype.itemsize + self._texts.stored_nbytes
+
+    def maps(self) -> Iterator[NDArray[Any]]:
+        """Open the files of the records and texts."""
+        return chain(self._rows.maps(), self._texts.maps())
 
     @property
     def made_nbytes(self) -> int:

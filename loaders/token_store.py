@@ -176,6 +176,18 @@ class TokenStore:
             self._maps[name, shard] = found
         return found
 
+    @property
+    def stored_nbytes(self) -> int:
+        """Bytes of all columns."""
+        return sum(sum(rows) * column.nbytes for column, rows in self._columns.values())
+
+    def maps(self) -> Iterator[NDArray[Any]]:
+        """Open all columns of all shards."""
+        for name, (_, rows) in self._columns.items():
+            for shard, count in enumerate(rows):
+                if count:
+                    yield self.column(name, shard)
+
     def places(self, indices: NDArray[np.int64]) -> list[tuple[int, int]]:
         """Return shard and row of each sample."""
         shards = np.searchsorted(self._row_ends, indices, side="right")

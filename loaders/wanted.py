@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loaders.announce import announce_ahead, chunk_blocks
-from loaders.order import Epoch, batch_nbytes, visit
+from loaders.order import Epoch, visit
 from loaders.sampling import Share
-from loaders.views import Gatherable
+from loaders.views import Gatherable, batch_nbytes
 
 _PERMUTED: Final = 16_384
 """Positions permuted at a time: 64 cost 0.5 microseconds each, 4,096 0.015, as many 0.007."""
@@ -34,6 +34,7 @@ class Plan:
         shuffle: Whether positions are visited in random order, or "block".
         window: Samples that are then shuffled together; None without blocks.
         seed: Fixes the order, with the epoch.
+        announced: Whether the kernel is told of samples: where they lie on a disk.
     """
 
     dataset: Gatherable
@@ -41,6 +42,7 @@ class Plan:
     shuffle: bool | Literal["block"]
     window: int | None
     seed: int
+    announced: bool
 
     def __post_init__(self) -> None:
         self._visit(np.empty(0, np.int64), 0)  # a dataset may refuse the order
@@ -48,7 +50,10 @@ class Plan:
     def batches(self, epoch: int, starts: range) -> Generator[Wanted, None, None]:
         """Yield the samples of each batch, in order."""
         found = self._batches(epoch, starts)
-        return announce_ahead(self.dataset, found, lambda batch: batch.indices, self._chunk)
+        if not self.announced:
+            yield from found
+            return
+        yield from announce_ahead(self.dataset, found, lambda batch: batch.indices, self._chunk)
 
     def _batches(self, epoch: int, starts: range) -> Iterator[Wanted]:
         last = self.share.last
@@ -71,4 +76,4 @@ class Plan:
         """
         if self.window is not None:
             return -(-self.window // self.share.step)
-        return chunk_blocks(len(first.indices), batch_nbytes(self.dataset, first.indices))
+        return chunk_blocks(len(first.indices), batch_nbytes(self.dataset.views, first.indices))

@@ -15,7 +15,7 @@ from loaders.order import AS_STORED, Epoch, visit
 from loaders.samples import SampleDataset
 from loaders.sampling import MOST, derived_seed
 from loaders.state import fingerprint_of, tokens_each
-from loaders.views import Part, Take, fresh
+from loaders.views import Part, Take, fresh, mapped
 
 _GAMMA, _FIRST, _SECOND = (
     np.array(number, np.uint64)
@@ -133,6 +133,15 @@ class Weighted:
     def gather_into(self, indices: NDArray[np.int64], buffers: Mapping[str, NDArray[Any]]) -> None:
         """Copy what belongs to stored indices [B] into arrays of the parts' layouts."""
         self.dataset.gather_into(indices, buffers)
+
+    @property
+    def stored_nbytes(self) -> int:
+        """Bytes of the dataset's files."""
+        return mapped(self.dataset).stored_nbytes
+
+    def maps(self) -> Iterator[NDArray[Any]]:
+        """Open all of them."""
+        return mapped(self.dataset).maps()
 
     @property
     def made_nbytes(self) -> int:

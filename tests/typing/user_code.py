@@ -8,10 +8,12 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 from loaders import (
+    Augment,
     Loader,
     Mix,
     Normalize,
     NormalizedModel,
+    ResidencyEstimate,
     ShardDataset,
     ShardsError,
     Standardize,
@@ -19,6 +21,7 @@ from loaders import (
     TableEncoder,
     TokenDataset,
     Weighted,
+    estimate_residency,
     open_dataset,
     open_table,
     open_tokens,
@@ -66,6 +69,23 @@ def train_on_some(out: str, scores: torch.Tensor) -> int:
     counted: list[int] = cats.read_labels().tolist()
     loaders = [mixed, blocks, Loader(by_score, 4), Loader(rows, 4, shuffle="global")]
     return sum(len(loader) for loader in loaders) + len(counted)
+
+
+def train_resident(out: str, backbone: nn.Module) -> float:
+    ds = open_dataset(out, size=256)
+    estimate: ResidencyEstimate = estimate_residency(ds, device="cuda:0", world_size=8)
+    wanted: int | None = estimate.row_nbytes
+    augment = Augment(224, scale=(0.08, 1.0), flip=0.5)
+    normalize = Normalize.for_dataset(ds, dtype=torch.bfloat16)
+    loader = Loader(ds, 256, residency="auto", normalize=normalize, augment=augment)
+    print(estimate, estimate.choice, wanted, loader.residency)
+    loss = torch.zeros(())
+    for batch in loader:
+        loss = backbone(batch["image"]).sum()
+    flipped: torch.Tensor = augment(
+        torch.zeros((2, 3, 256, 256), dtype=torch.uint8), [5, 7], epoch=1
+    )
+    return float(loss) + float(flipped.float().sum())
 
 
 def check(out: Path) -> bool:

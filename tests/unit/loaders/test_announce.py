@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from loaders import Loader, MissingShardError, Mix, Weighted, open_dataset, open_table, open_tokens
-from loaders.announce import Announcer, Mapped, announce_ahead, chunk_blocks, will_need
+from loaders.announce import Announcer, Stretched, announce_ahead, chunk_blocks, will_need
 from loaders.format.files import map_file
 from loaders.order import Epoch
 from loaders.stretches import split_by_shard, stretches
@@ -112,7 +112,7 @@ def test_stored_rows_and_windows_are_what_is_announced(tmp_path: Path, dataset_p
     assert list(mix.stretches(np.unique(indices)))
     assert len(list(Weighted(view, np.ones(len(view))).stretches(np.array([0])))) == 1
     for dataset in (photos, people, view, mix, photos.select([1])):
-        assert isinstance(dataset, Mapped)
+        assert isinstance(dataset, Stretched)
 
 
 @linux
