@@ -8,7 +8,16 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, DistributedSampler
 
-from loaders import Loader, Mix, SelectionError, ShardDataset, open_dataset, open_table, open_tokens
+from loaders import (
+    Loader,
+    Mix,
+    SelectionError,
+    ShardDataset,
+    Weighted,
+    open_dataset,
+    open_table,
+    open_tokens,
+)
 from loaders.state import fingerprint_of
 from tests.table_stores import write_people
 from tests.token_stores import write_chat, write_fixed, write_packed, write_stream
@@ -267,3 +276,15 @@ def test_worker_processes_and_samplers_of_torch_take_selections(windows, method:
     ranks = [DistributedSampler(selected, 2, rank, shuffle=False) for rank in (0, 1)]
     seen = [numbers(DataLoader(selected, batch_size=3, sampler=sampler)) for sampler in ranks]
     assert seen == [[9, 7, 3], [8, 3, 1]]
+
+
+@pytest.mark.parametrize("residency", ["ram", "device"])
+def test_selections_and_weights_are_served_from_wherever_the_samples_lie(
+    windows, residency: str
+) -> None:
+    selected = windows.select([29, 3, 8, 15, 3])
+    weighted = Weighted(selected, [1, 2, 3, 4, 5])
+    for ds in (selected, weighted, Mix({selected: 1, weighted: 1})):
+        options = {"seed": 2, "drop_last": False}
+        expected = numbers(Loader(ds, 2, **options))
+        assert numbers(Loader(ds, 2, residency=residency, **options)) == expected
