@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -10,8 +11,8 @@ import torch
 from numpy.typing import NDArray
 
 from loaders.errors import FormatError, SelectionError
+from loaders.field_rows import FieldRows
 from loaders.format.containers import CONTAINERS
-from loaders.format.fields import FieldSpec
 from loaders.format.files import MANIFEST
 from loaders.format.spec import (
     Manifest,
@@ -20,7 +21,6 @@ from loaders.format.spec import (
 )
 from loaders.images import Size, image_views
 from loaders.samples import CLASS, Batch, SampleDataset
-from loaders.stretches import split_by_shard, stretches
 from loaders.views import Take, View, fresh
 
 _VIEWS: Final[Mapping[str, Callable[[SplitSpec, Size, str], tuple[View, ...]]]] = {
@@ -91,9 +91,9 @@ class ShardDataset(SampleDataset):
         self._container = CONTAINERS[self.manifest.container]
         self._check_sizes()
         self.views = _VIEWS[self.manifest.kind](self._spec, size, str(path))
-        self._ends = np.cumsum(self._spec.counts, dtype=np.int64)  # [shards]
+        names = {view.name: view.field.name for view in self.views}
+        self._rows = {n: FieldRows(path, self.manifest, split, f) for n, f in names.items()}
         self._show_all(self._spec.count)
-        self._maps: dict[tuple[str, int], NDArray[Any]] = {}
 
     def _check_sizes(self) -> None:
         """Refuse a manifest whose file sizes do not follow from its shapes and counts."""
@@ -161,9 +161,8 @@ class ShardDataset(SampleDataset):
         labels = [view for view in self.views if view.field.role == "label"]
         if field != CLASS or not labels:
             return super()._codes(field)
-        stored = [s for s, count in enumerate(self._spec.counts) if count]
-        found = [self._rows(labels[0], shard)[:, 0] for shard in stored]
-        codes = np.concatenate([np.empty(0, labels[0].field.numpy_dtype), *found])
+        view = labels[0]
+        codes = self._rows[view.name].column(slice(view.field.nbytes), view.field.dtype)
         return codes, {name: number for number, name in enumerate(self.classes)}
 
     def gather_into(self, indices: NDArray[np.int64], buffers: Mapping[str, NDArray[Any]]) -> None:
@@ -173,23 +172,14 @@ class ShardDataset(SampleDataset):
             indices: [B] stored indices, in 0..span-1.
             buffers: View name -> [B, *field.shape] of the stored dtype, for every view.
         """
-        shards = np.searchsorted(self._ends, indices, side="right")
-        starts = np.concatenate(([0], self._ends))
-        rows = (indices - starts[shards]).tolist()
-        places = list(zip(shards.tolist(), rows, strict=True))
-        for view in self.views:
-            maps = {shard: self._rows(view, shard) for shard in set(shards.tolist())}
-            found = [maps[shard][row] for shard, row in places]
-            # One call copies them all; a loop of assignments took 1.1 times as long.
-            np.concatenate(
-                found or [np.empty(0, buffers[view.name].dtype)], out=buffers[view.name].reshape(-1)
+        for name, rows in self._rows.items():
+            rows.gather_into(
+                indices, buffers[name].reshape(-1).view(np.uint8).reshape(-1, rows.row_nbytes)
             )
 
     def stretches(self, indices: NDArray[np.int64]) -> Iterator[NDArray[Any]]:
         """Yield the parts of maps that a gather of ascending stored indices [B] reads."""
-        for shard, rows in split_by_shard(indices, self._ends):
-            for view in self.views:
-                yield from stretches(self._rows(view, shard), rows, rows + 1)
+        return chain.from_iterable(rows.stretches(indices) for rows in self._rows.values())
 
     @property
     def stored_nbytes(self) -> int:
@@ -197,10 +187,8 @@ class ShardDataset(SampleDataset):
         return self.span * sum(view.field.nbytes for view in self.views)
 
     def maps(self) -> Iterator[NDArray[Any]]:
-        """Open the files of these fields: [count, elements] each, read-only."""
-        for shard, count in enumerate(self._spec.counts):
-            for view in self.views if count else ():
-                yield self._rows(view, shard)
+        """Open the files of these fields: [count, bytes of a row] each, read-only."""
+        return chain.from_iterable(rows.maps() for rows in self._rows.values())
 
     @property
     def made_nbytes(self) -> int:
@@ -219,17 +207,3 @@ class ShardDataset(SampleDataset):
             take: Not needed.
         """
         return Batch({view.name: view.show(rows[view.name]) for view in self.views})
-
-    def _rows(self, view: View, shard: int) -> NDArray[Any]:
-        """Return the map of a shard, opened on first touch: [count, elements]."""
-        key = (view.field.name, shard)
-        rows = self._maps.get(key)
-        if rows is None:
-            rows = self._open(view.field, self._spec.counts[shard], shard)
-            rows = self._maps[key] = rows.reshape(len(rows), -1)
-        return rows
-
-    def _open(self, column: FieldSpec, rows: int, shard: int) -> NDArray[Any]:
-        capacity = self._spec.capacity
-        path = self._container.shard_path(self.path, self.split, shard, column, capacity)
-        return self._container.open_rows(path, column, rows, capacity)

@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from loaders.errors import FormatError, SelectionError
+from loaders.field_rows import FieldRows
 from loaders.format.records import RecordPart as StoredPart
 from loaders.format.table_schema import ColumnSpec
 from loaders.format.table_statistics import ColumnStatistics
-from loaders.record_rows import RECORD, RecordPart, RecordRows
+from loaders.record_rows import RECORD, RecordPart
 from loaders.samples import CLASS, Batch, SampleDataset
 from loaders.table_files import read_table, read_vocabulary
 from loaders.table_numbers import Numeric, moments
@@ -120,15 +121,15 @@ class TableDataset(SampleDataset):
         if split not in self.manifest.splits:
             stored = ", ".join(self.manifest.splits)
             raise SelectionError(f"{path}: no split {split!r}; stored are {stored}: give split=...")
-        record, nbytes = self._checked_record(), self.schema.record_dtype.itemsize
-        self._rows = RecordRows(path, self.manifest, split, RECORD, nbytes)
+        record = self._checked_record()
+        self._rows = FieldRows(path, self.manifest, split, RECORD)
         self._show_all(self.manifest.splits[split].count)
         columns = sort_columns(self.schema, str(path))
         self._check_codes([*columns.categorical, *columns.vectors])
         self._record = record
         self._entries = table_entries(self.schema, columns, numeric, codes=codes, record=record)
         self._texts = open_texts(path, split, self.manifest, columns.vectors)
-        self.views: tuple[Part, ...] = (RecordPart(nbytes), *self._texts.parts())
+        self.views: tuple[Part, ...] = (RecordPart(self._rows.row_nbytes), *self._texts.parts())
         self._categorical = columns.categorical
         self.numeric_names = tuple(spec.name for spec in columns.numeric)
         self.categorical_names = tuple(spec.name for spec in columns.categorical)
