@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from preprocess.errors import SourceError
-from preprocess.tables.block import Block
+from preprocess.tables.block import FRAME, Block
 from preprocess.tables.columns import fault_of_names, readable_columns, with_unread
 from preprocess.tables.options import TableOptions
 from preprocess.tables.ordinals import refuse_ordinals
@@ -17,9 +17,6 @@ from preprocess.tables.read import RawBlock
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-FRAME: Final = "DataFrame"
-"""Names a frame, where files have their paths."""
 
 _MAX_ROWS: Final = 1 << 16
 _SHOWN: Final = 5

@@ -209,11 +209,13 @@ def _column(values: Sequence[Any]) -> Any:
         return pa.nulls(len(values), pa.struct([]))
     if kinds == {list}:
         return _lists(values)
-    texts = [v if v is None or isinstance(v, str) else _text(v) for v in values]
+    texts = [v if isinstance(v, str) else _text(v) for v in values]
     return pa.array(texts, pa.large_string()).dictionary_encode()
 
 
-def _text(value: Any) -> str:
+def _text(value: Any) -> str | None:
+    if value is None or value != value:
+        return None  # NaN is a missing value, as it is among numbers
     # Numbers as in other blocks, where the column may hold numbers alone.
     return number_text(value) if isinstance(value, float) else dump_json(value)
 

@@ -122,7 +122,6 @@ def test_words_in_a_column_that_must_be_numbers_are_refused_by_line(tmp_path):
     for options, wishes in (
         (TableOptions(numeric=("a",)), {}),
         (TableOptions(), {"a": Wish(kind="float")}),
-        (TableOptions(target="a", task="regression"), {}),
     ):
         with pytest.raises(SourceError, match=r"^a.csv:4: column 'a': 'x' is not a number"):
             planned(tmp_path, csv_blocks(text, 2), options, wishes)
