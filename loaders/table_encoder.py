@@ -102,6 +102,7 @@ class TableEncoder:
 
         Args:
             data: Column -> [n] values, a list or an array; or a DataFrame of pandas or polars.
+                A column `a.b` may also stand in dicts of a column `a`.
                 Columns that the schema does not have are passed over. The target may be left out;
                 it is then 0 in the records. Parts of times (`when.year`) are made of the times
                 (`when`) where they are not given.
@@ -192,6 +193,8 @@ class TableEncoder:
             if times.kind in {"date", "datetime"}:
                 values = self._without_words(times, _sequence(stem, given[stem]))
                 return encode_part(times, values, part)
+        if (members := _members(spec.name, given)) is not None:
+            return self._without_words(spec, members)
         if spec.role == "target":
             return None
         raise SelectionError(f"column {spec.name!r} is missing; given are {sorted(given)}")
@@ -206,6 +209,24 @@ class TableEncoder:
         if isinstance(values, np.ndarray) or not words or spec.kind == "vector":
             return values
         return [None if isinstance(v, str) and v in words else v for v in values]
+
+
+def _members(name: str, given: Mapping[str, Any]) -> Values | None:
+    """Return what stands under a name such as `a.b` in a column `a` of dicts; None without one."""
+    for stem in (name[:place] for place, mark in enumerate(name) if mark == "."):
+        if stem in given:
+            values = _sequence(stem, given[stem])
+            if all(value is None or isinstance(value, Mapping) for value in values):
+                inner = name[len(stem) + 1 :]
+                return [None if value is None else _member(inner, value) for value in values]
+    return None
+
+
+def _member(name: str, value: Mapping[str, Any]) -> Any:
+    if name in value:
+        return value[name]
+    found = _members(name, {key: [inner] for key, inner in value.items()})
+    return None if found is None else found[0]
 
 
 def _columns(data: Mapping[str, Any] | Frame) -> Mapping[str, Any]:

@@ -16,6 +16,7 @@ from preprocess.tables.options import TableOptions
 from preprocess.tables.read import MAX_RECORD_NBYTES, RawBlock
 from preprocess.tables.typed import as_held, kinds_of
 from preprocess.texts.from_arrow import named_faults
+from preprocess.texts.records import BadRecord
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -64,7 +65,10 @@ def _json_block(raw: RawBlock, options: TableOptions) -> Block:
     if raw.too_long:
         reason = f"{raw.too_long:,} bytes, a record may have {MAX_RECORD_NBYTES:,}"
         return _block(raw, {}, np.empty(0, np.int64), [(0, reason)], options)
-    found, lines, wrong = parse_json(raw.data, dict(raw.guessed))
+    try:
+        found, lines, wrong = parse_json(raw.data, dict(raw.guessed), options.unread)
+    except BadRecord as error:
+        raise SampleError(raw.key, str(error)) from error
     if "" in found:
         raise SampleError(raw.key, "a key that is the empty string; give every column a name")
     columns = {n: None if n in options.unread else column for n, column in found.items()}
