@@ -24,6 +24,12 @@ _FIRST: Final = 2
 _NULL_VALUES: Final = "null_values"
 """Key of the recipe: what fields of CSV stood for no value, where they were not quoted."""
 
+_TEXT: Final = "text"
+"""Key of the recipe: the columns whose tokens are stored beside the records."""
+
+_TOKENIZER: Final = "tokenizer"
+"""Folder of a dataset with the tokenizer of these texts."""
+
 _TRUTH: Final = {"false": ("False", "FALSE"), "true": ("True", "TRUE")}
 
 
@@ -61,6 +67,8 @@ class TableEncoder:
 
     Attributes:
         schema: The columns.
+        text_names: Columns of texts, whose tokens lie beside the records: `encode` passes them
+            over, and `batch` refuses them, since it could not give "tokens" and "length".
     """
 
     def __init__(
@@ -94,6 +102,8 @@ class TableEncoder:
             classes = self._codes[self._target]
             more = {way: code for text, code in classes.items() for way in _TRUTH[text]}
             self._codes[self._target] = {**classes, **more}
+        self.text_names = tuple(manifest.recipe.get(_TEXT, ()))
+        self._root = root
         words = manifest.recipe.get(_NULL_VALUES, ())
         self._null_values = frozenset(word for word in words if isinstance(word, str))
 
@@ -160,9 +170,18 @@ class TableEncoder:
             none.
 
         Raises:
-            SelectionError: As for `encode`.
+            SelectionError: As for `encode`; or there is a column of texts.
         """
         given = _columns(data)
+        for name in self.text_names:
+            if name in given:
+                raise SelectionError(
+                    f"column {name!r}: no tokens are made of texts here; leave it out, and encode "
+                    f"it with the tokenizer in {self._root / _TOKENIZER}, as by "
+                    "transformers.AutoTokenizer.from_pretrained: batches have the ids of each "
+                    "text, and the end-of-text token behind them, in 'tokens', padded to the "
+                    "longest, and their number in 'length'"
+                )
         records = self.encode(data)
         rows = torch.from_numpy(records.view(np.uint8).reshape(len(records), records.itemsize))
         left_out = self._target is not None and self._target not in given
