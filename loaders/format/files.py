@@ -7,7 +7,7 @@ import math
 import mmap
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Final
 
@@ -160,12 +160,17 @@ def crc32c_digits(data: bytes) -> str:
     return f"{extend(0, data):08x}"
 
 
-def map_file(path: Path, nbytes: int) -> NDArray[np.uint8]:
+Place = Callable[[int, int], NDArray[np.uint8]]
+"""Maps an open file, read-only: (descriptor, bytes) -> [bytes] uint8. Raises OSError."""
+
+
+def map_file(path: Path, nbytes: int, place: Place | None = None) -> NDArray[np.uint8]:
     """Map a file of known size, read-only.
 
     Args:
         path: The file.
         nbytes: The size that the manifest promises.
+        place: Maps it; anywhere by default.
 
     Returns:
         [nbytes] uint8, not writable; the map is closed when the last view of it is gone.
@@ -193,7 +198,7 @@ def map_file(path: Path, nbytes: int) -> NDArray[np.uint8]:
             )
         if nbytes == 0:
             return np.empty(0, np.uint8)
-        return np.frombuffer(_map(descriptor, nbytes), np.uint8)
+        return (place or _map)(descriptor, nbytes)
     except OSError as error:
         raise FormatError(f"{path}: cannot be mapped: {error.strerror}") from error
     finally:
@@ -210,19 +215,21 @@ def _open_for_map(path: Path) -> int:
         return os.open(path, flags)
 
 
-def _map(descriptor: int, nbytes: int) -> mmap.mmap:
+def _map(descriptor: int, nbytes: int) -> NDArray[np.uint8]:
     # NOTE [ One map, no descriptor ]
     # Python before 3.13 keeps a descriptor for the life of each map, so 1,000 shards of three
     # fields would pass the usual soft limit of 1,024. There the soft limit is raised to the hard
     # one when it is met, as Go's runtime does at start-up.
     if sys.version_info >= (3, 13):
-        return mmap.mmap(descriptor, nbytes, access=mmap.ACCESS_READ, trackfd=False)
+        untracked = mmap.mmap(descriptor, nbytes, access=mmap.ACCESS_READ, trackfd=False)
+        return np.frombuffer(untracked, np.uint8)
     try:
-        return mmap.mmap(descriptor, nbytes, access=mmap.ACCESS_READ)
+        found = mmap.mmap(descriptor, nbytes, access=mmap.ACCESS_READ)
     except OSError as error:
         if error.errno != errno.EMFILE or not _raise_descriptor_limit():
             raise
-        return mmap.mmap(descriptor, nbytes, access=mmap.ACCESS_READ)
+        found = mmap.mmap(descriptor, nbytes, access=mmap.ACCESS_READ)
+    return np.frombuffer(found, np.uint8)
 
 
 def _raise_descriptor_limit() -> bool:
