@@ -170,11 +170,12 @@ class ShardDataset(SampleDataset):
 
         Args:
             indices: [B] stored indices, in 0..span-1.
-            buffers: View name -> [B, *field.shape] of the stored dtype, for every view.
+            buffers: View name -> [B, *field.shape] of the stored dtype, for the views wanted.
         """
-        for name, rows in self._rows.items():
+        for name, buffer in buffers.items():
+            rows = self._rows[name]
             rows.gather_into(
-                indices, buffers[name].reshape(-1).view(np.uint8).reshape(-1, rows.row_nbytes)
+                indices, buffer.reshape(-1).view(np.uint8).reshape(-1, rows.row_nbytes)
             )
 
     def stretches(self, indices: NDArray[np.int64]) -> Iterator[NDArray[Any]]:
