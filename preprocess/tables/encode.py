@@ -11,6 +11,7 @@ from loaders.format.table_schema import ColumnSpec, TableSchema
 from preprocess.errors import SourceError
 from preprocess.tables.block import Block
 from preprocess.tables.columns import list_counts, value_at
+from preprocess.tables.decimals import NO_MULTIPLE
 from preprocess.tables.options import TableOptions
 from preprocess.tables.values import (
     DATETIME_PARTS,
@@ -232,6 +233,9 @@ class _Column:
         numbers = self._numbers()
         values = numbers.values
         unit = f", in units of 10**{spec.exponent}" if spec.exponent else ""
+        if spec.kind == "decimal":
+            finer = (values == NO_MULTIPLE) & numbers.valid
+            self._refuse(numbers, finer, f"no multiple of 10**{spec.exponent}")
         bad: NDArray[np.bool_] = ((values < first) | (values > last)) & numbers.valid
         self._refuse(numbers, bad, f"outside what {spec.dtype} holds: {first}..{last}{unit}")
         if not spec.nullable:

@@ -39,7 +39,7 @@ _ACCEPTED: Final[Mapping[str, frozenset[str]]] = {
     "boolean": frozenset({"boolean"}),
     "date": frozenset({"date"}),
     "datetime": frozenset({"datetime", "date"}),
-    "decimal": frozenset({"decimal"}),
+    "decimal": frozenset({"decimal", "float", "integer"}),
     "vector": frozenset({"list"}),
 }
 """Kind of a column -> kinds of new values that can be of it."""
@@ -144,7 +144,9 @@ def _retyped(evidence: Mapping[str, Evidence], like: Like) -> Iterator[str]:
             if why := without_text(found):
                 yield f"{name!r}: categorical there, and {why} here"
         elif not found.kinds & _ACCEPTED[spec.kind]:
-            value, place = found.not_kind.get(spec.kind, ("", ""))
+            value, place = found.not_kind.get(
+                "float" if spec.kind == "decimal" else spec.kind, ("", "")
+            )
             here = f"{value!r} at {place}" if place else ", ".join(sorted(found.kinds))
             yield f"{name!r}: {spec.kind} there, here {here}"
         elif spec.kind == "integer":

@@ -24,7 +24,7 @@ from preprocess.tokens.maker import TokenMaker
 
 KIND: Final = "table"
 
-_VERSION: Final = 1
+_VERSION: Final = 2
 """Of the recipe: raised when the same options give other records."""
 
 FACTS: Final = "table"

@@ -26,7 +26,7 @@ from preprocess.tables.spill import (
     write_spill,
 )
 
-_VERSION: Final = 3
+_VERSION: Final = 4
 """Of the blocks: raised when the same source and options give other ones."""
 
 _AHEAD: Final = 2

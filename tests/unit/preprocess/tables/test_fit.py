@@ -72,12 +72,12 @@ def test_a_type_that_does_not_hold_a_value_is_refused_by_line_and_never_wraps(tm
     assert spec_of(tmp_path, values, wish=Wish(dtype="int64")).dtype == "int64"
     assert spec_of(tmp_path, values, wish=Wish(dtype="float32")).kind == "float"
     with pytest.raises(SourceError, match="column 'a': uint8 is no type of kind float"):
-        spec_of(tmp_path, ["1.5"], wish=Wish(dtype="uint8"))
+        spec_of(tmp_path, ["1e5"], wish=Wish(dtype="uint8"))
 
 
 def test_floats_are_float32_where_every_value_survives_or_it_is_asked_for(tmp_path):
     assert spec_of(tmp_path, ["0.5", "", "1e10"]).dtype == "float32"
-    spec = spec_of(tmp_path, ["0.1", "0.5"])
+    spec = spec_of(tmp_path, ["0.1", "0.5", "1e-300"])
     assert (spec.dtype, spec.losses) == ("float64", ())
     values = ["0.1", "0.5", "1234567.891", "0.1", "inf", ""]
     for options, wish in (
