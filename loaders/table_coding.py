@@ -1,6 +1,7 @@
 """One column of values -> what is stored of it: codes with an offset, codes of texts, or floats."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final
 
@@ -9,6 +10,7 @@ from google_crc32c import value as crc32c
 from numpy.typing import NDArray
 
 from loaders.errors import SelectionError
+from loaders.format.ragged import filled_up
 from loaders.format.table_schema import ColumnSpec
 from loaders.format.value_texts import text_of
 from loaders.table_values import MisfitError, Values, floats, is_missing, whole_numbers
@@ -43,7 +45,8 @@ def encode_column(spec: ColumnSpec, values: Values, codes: Codes | None) -> NDAr
         SelectionError: A value is not of the column's kind, or outside what is stored.
     """
     if spec.kind == "vector":
-        return _encode_lists(spec, values, codes)
+        lists = encode_lists(spec, values, codes)
+        return filled_up(lists.values, lists.counts, spec.length)
     if isinstance(values, np.ndarray) and values.ndim != 1:
         raise SelectionError(f"column {spec.name!r} has shape {values.shape}, expected [n]")
     try:
@@ -89,8 +92,7 @@ def _encode(spec: ColumnSpec, values: Values, codes: Codes | None) -> NDArray[An
         return floats(values)
     if spec.dtype == "float32":
         return _encode_float32(floats(values))
-    kind = "integer" if spec.kind == "vector" else spec.kind
-    numbers, valid = whole_numbers(values, kind, spec.exponent, unsigned=spec.unsigned)
+    numbers, valid = whole_numbers(values, spec.kind, spec.exponent, unsigned=spec.unsigned)
     if not spec.nullable and not valid.all():
         raise MisfitError(int(np.argmin(valid)), _NO_CODE)
     low, high = spec.bounds
@@ -166,34 +168,63 @@ def _look(spec: ColumnSpec, codes: Codes | None) -> Callable[[Any], int]:
     return known if spec.buckets is None else hashed
 
 
-def _encode_lists(spec: ColumnSpec, values: Values, codes: Codes | None) -> NDArray[Any]:
-    """Encode lists: what one of texts lacks to its length is missing, others are of one length."""
-    exact = codes is None and spec.buckets is None
-    rows: list[int] = []
+@dataclass(frozen=True, slots=True)
+class EncodedLists:
+    """Lists of a column, encoded.
+
+    Attributes:
+        values: [m] of the stored dtype: what all lists hold, one after the other.
+        counts: [n] int64: values of each; none of a missing one.
+        missing: [n] bool.
+    """
+
+    values: NDArray[Any]
+    counts: NDArray[np.int64]
+    missing: NDArray[np.bool_]
+
+
+def encode_lists(spec: ColumnSpec, values: Values, codes: Codes | None) -> EncodedLists:
+    """Encode lists.
+
+    Args:
+        spec: The column.
+        values: [n] lists, or [n, length].
+        codes: Of a column with a vocabulary.
+
+    Raises:
+        SelectionError: A value is not of the column's kind, or outside what is stored; or a list
+            has more values than there is room for, or other ones than all that are stored have.
+    """
+    counts = np.zeros(len(values), np.int64)
+    missing = np.zeros(len(values), np.bool_)
     flat: list[Any] = []
     for row, value in enumerate(values):
         is_list = hasattr(value, "__len__") and not isinstance(value, str | bytes)
         if not is_list and is_missing(value):
-            if not spec.nullable:
+            if not spec.nullable and spec.layout == "fixed":
                 raise _error(spec, row, value, _NO_CODE)
+            missing[row] = True
             continue
         if not is_list:
             raise _error(spec, row, value, "is no list")
-        if len(value) != spec.length and (exact or len(value) > spec.length):
-            count = spec.length if exact else f"up to {spec.length}"
-            raise _error(spec, row, value, f"has {len(value)} values, expected {count}")
-        rows += [row] * len(value)
+        _check_length(spec, row, value, exact=codes is None and spec.buckets is None)
+        counts[row] = len(value)
         flat += value.tolist() if isinstance(value, np.ndarray) else value
-    missing = np.nan if spec.dtype.startswith("float") else 0
-    found = np.full((len(values), spec.length), missing, spec.dtype)
-    at = np.array(rows, np.int64)
     try:
-        encoded = _encode(spec, flat, codes)
+        encoded = _encode(spec.item, flat, codes)
     except MisfitError as bad:
-        raise _error(spec, rows[bad.position], flat[bad.position], bad.reason) from bad
-    _, firsts, counts = np.unique(at, return_index=True, return_counts=True)
-    found[at, np.arange(len(at)) - np.repeat(firsts, counts)] = encoded
-    return found
+        row = int(np.searchsorted(np.cumsum(counts), bad.position, side="right"))
+        raise _error(spec, row, flat[bad.position], bad.reason) from bad
+    return EncodedLists(encoded, counts, missing)
+
+
+def _check_length(spec: ColumnSpec, row: int, value: Any, *, exact: bool) -> None:
+    if spec.layout == "ragged":
+        return
+    exact = exact and spec.layout == "fixed"
+    if len(value) > spec.length or (exact and len(value) < spec.length):
+        count = spec.length if exact else f"up to {spec.length}"
+        raise _error(spec, row, value, f"has {len(value)} values, expected {count}")
 
 
 def _error(spec: ColumnSpec, row: int, value: Any, reason: str) -> SelectionError:

@@ -10,12 +10,22 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from loaders.errors import SelectionError
+from loaders.format.ragged import filled_up, length_codes
 from loaders.format.table_schema import ColumnSpec
-from loaders.table_coding import DATETIME_PARTS, UNKNOWN, encode_column, encode_part
+from loaders.table_coding import (
+    DATETIME_PARTS,
+    UNKNOWN,
+    EncodedLists,
+    encode_column,
+    encode_lists,
+    encode_part,
+)
+from loaders.table_columns import TARGET, sort_columns
 from loaders.table_files import read_table, read_vocabulary
+from loaders.table_lists import list_entries, padded_bytes
 from loaders.table_numbers import Numeric
 from loaders.table_values import Values
-from loaders.table_views import TARGET, sort_columns, table_entries
+from loaders.table_views import table_entries
 
 _FIRST: Final = 2
 """Code of the first value of a vocabulary."""
@@ -65,6 +75,9 @@ class TableEncoder:
         manifest, self.schema = read_table(root)
         columns = sort_columns(self.schema, str(root))
         self._entries = table_entries(self.schema, columns, numeric)
+        self._lists = list_entries(self.schema)
+        features = [spec for spec in self.schema.columns if spec.role == "feature"]
+        self._known = [spec for spec in features if spec.vocabulary is not None]
         self._target = None if columns.target is None else columns.target.name
         self._codes = {
             spec.name: {
@@ -95,23 +108,60 @@ class TableEncoder:
                 (`when`) where they are not given.
 
         Returns:
-            [n] of the schema's record dtype, byte for byte what `prep table` would store.
+            [n] of the schema's record dtype, byte for byte what `prep table` would store. Of ragged
+            lists that is how many values each has; see `lists`.
 
         Raises:
             SelectionError: A column is not there, or a value is not of its kind or outside what is
                 stored; it names column, row (from 0) and value.
         """
-        given = _columns(data)
+        return self._encoded(_columns(data))[0]
+
+    def lists(
+        self, data: Mapping[str, Any] | Frame
+    ) -> dict[str, tuple[NDArray[Any], NDArray[np.uint64]]]:
+        """Encode the ragged lists of samples, which lie beside the records.
+
+        Args:
+            data: As for `encode`.
+
+        Returns:
+            Column -> the values of all lists, one after the other, and [n + 1] where each begins
+            and the last ends: byte for byte what `prep table` would store.
+
+        Raises:
+            SelectionError: As for `encode`.
+        """
+        return {
+            name: (found.values, np.concatenate([[0], np.cumsum(found.counts)]).astype(np.uint64))
+            for name, found in self._encoded(_columns(data))[1].items()
+        }
+
+    def _encoded(self, given: Mapping[str, Any]) -> tuple[NDArray[Any], dict[str, EncodedLists]]:
+        """Return records, and the ragged lists beside them by column."""
         found = {spec.name: self._values(spec, given) for spec in self.schema.columns}
         counts = {name: len(values) for name, values in found.items() if values is not None}
         if len(set(counts.values())) > 1:
             raise SelectionError(f"columns of different lengths: {counts}")
         records = np.zeros(next(iter(counts.values()), 0), self.schema.record_dtype)
+        ragged, lengths = {}, self.schema.length_names
         for spec in self.schema.columns:
             values = found[spec.name]
-            if values is not None:
-                records[spec.name] = encode_column(spec, values, self._codes.get(spec.name))
-        return records
+            if values is None:
+                continue
+            codes = self._codes.get(spec.name)
+            if spec.layout == "fixed":
+                stored = encode_column(spec, values, codes)
+                records[spec.name] = stored.reshape(records[spec.name].shape)
+                continue
+            lists = encode_lists(spec, values, codes)
+            records[lengths[spec.name]] = length_codes(lists.counts, lists.missing)
+            if spec.layout == "ragged":
+                ragged[spec.name] = lists
+            else:
+                stored = filled_up(lists.values, lists.counts, spec.length)
+                records[spec.name] = stored.reshape(records[spec.name].shape)
+        return records, ragged
 
     def batch(self, data: Mapping[str, Any] | Frame) -> dict[str, Tensor]:
         """Encode samples into a batch.
@@ -127,26 +177,34 @@ class TableEncoder:
             SelectionError: As for `encode`.
         """
         given = _columns(data)
-        records = self.encode(data)
+        records, ragged = self._encoded(given)
         rows = torch.from_numpy(records.view(np.uint8).reshape(len(records), records.itemsize))
         left_out = self._target is not None and self._target not in given
         entries = [e for e in self._entries if not (left_out and e.name == TARGET)]
-        return {entry.name: entry.show(rows) for entry in entries}
+        shown = {entry.name: entry.show(rows) for entry in entries}
+        for entry in self._lists:
+            lists = ragged[entry.spec.name]
+            padded = padded_bytes(lists.values, lists.counts)
+            shown[entry.spec.name] = entry.show(padded, shown[entry.length_name])
+        return shown
 
-    def unknown(self, records: NDArray[Any]) -> dict[str, int]:
+    def unknown(
+        self, records: NDArray[Any], lists: Mapping[str, tuple[NDArray[Any], Any]] | None = None
+    ) -> dict[str, int]:
         """Count the values of records that no vocabulary has.
 
         Args:
             records: [n], from `encode`.
+            lists: From `lists`; without, ragged lists are left out.
 
         Returns:
             Column -> how many, for each feature with a vocabulary.
         """
-        return {
-            spec.name: int(np.count_nonzero(records[spec.name] == UNKNOWN))
-            for spec in self.schema.columns
-            if spec.vocabulary is not None and spec.role == "feature"
-        }
+        codes = {spec.name: records[spec.name] for spec in self._known if spec.layout != "ragged"}
+        beside = {} if lists is None else lists
+        codes |= {s.name: beside[s.name][0] for s in self._known if s.name in beside}
+        names = [spec.name for spec in self._known if spec.name in codes]
+        return {name: int(np.count_nonzero(codes[name] == UNKNOWN)) for name in names}
 
     def _values(self, spec: ColumnSpec, given: Mapping[str, Any]) -> Values | None:
         if spec.name in given:

@@ -21,7 +21,7 @@ from loaders.format.statistics import ChannelStatistics
 from loaders.format.strict import Place
 
 FORMAT_NAME: Final = "prepshards"
-FORMAT_VERSION: Final = 3
+FORMAT_VERSION: Final = 4
 """The newest that this program reads. What it writes has the oldest that can hold it."""
 
 Container = Literal["tensor", "zarr"]
@@ -29,6 +29,7 @@ SPLITS: Final = ("train", "validation", "test")
 
 _RAGGED_SINCE: Final = 2
 _RECORDS_SINCE: Final = 3
+_LISTS_SINCE: Final = 4
 
 _CRC = re.compile(r"[0-9a-f]{8}")
 _HASH = re.compile(r"[0-9a-f]{64}")
@@ -37,7 +38,8 @@ _EXTRA = re.compile(r"[^\x00-\x1f\x7f]{1,4096}")
 
 def needed_version(fields: Iterable[FieldSpec]) -> int:
     """Return the format version that can hold these fields, the same as before there were newer."""
-    return _RECORDS_SINCE if any(spec.record is not None for spec in fields) else _RAGGED_SINCE
+    since = {"record": _RECORDS_SINCE, "list": _LISTS_SINCE}
+    return max((since.get(spec.role, _RAGGED_SINCE) for spec in fields), default=_RAGGED_SINCE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,28 +7,28 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from loaders.format.ragged import filled_up, length_codes
 from loaders.format.table_schema import ColumnSpec, TableSchema
 from preprocess.errors import SourceError
+from preprocess.recipe import Ragged
 from preprocess.tables.block import Block
+from preprocess.tables.coded_texts import coded_array, is_coded, source_of
 from preprocess.tables.columns import list_counts, value_at
 from preprocess.tables.decimals import NO_MULTIPLE
+from preprocess.tables.encode_lists import Chosen, chosen_lists
+from preprocess.tables.list_values import items_of, vectors_of
 from preprocess.tables.options import TableOptions
+from preprocess.tables.text_codes import is_coded_text
 from preprocess.tables.values import (
-    DATETIME_PARTS,
     Numbers,
-    Texts,
     column_array,
     datetime_part,
     numbers_of,
     texts_of,
-    vectors_of,
 )
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-Chosen = slice | NDArray[np.int64]
-"""Rows of a block."""
 
 UNKNOWN: Final = 1
 """Code of a value that the vocabulary does not have."""
@@ -57,8 +57,8 @@ class Encoder:
         Args:
             block: Parsed rows.
             chosen: Which of them, in which order.
-            codes: Column -> code of each text that `texts_in` finds in the block, the last for a
-                missing one; of every column with codes.
+            codes: Column -> code of each text that `different_texts_in` finds in the block, the
+                last for a missing one; of every column with codes.
 
         Returns:
             [n] records of the schema's dtype, C-contiguous.
@@ -67,57 +67,40 @@ class Encoder:
             SourceError: A value does not fit; it names file, line, column and value.
         """
         records = np.zeros(len(block.rows[chosen]), self.schema.record_dtype)
+        lengths = self.schema.length_names
         for spec in self.schema.columns:
-            column = _Column(spec, block, chosen, self)
-            if is_coded(spec):
-                records[spec.name] = column.coded(codes[spec.name])
-            elif spec.dtype in {"float32", "float64"}:
-                records[spec.name] = column.floats()
-            else:
-                records[spec.name] = column.whole()
+            if spec.layout == "fixed":
+                stored = _Column(spec, block, chosen, self).stored(codes)
+                records[spec.name] = stored.reshape(records[spec.name].shape)
+                continue
+            lists = chosen_lists(block, spec, chosen)
+            records[lengths[spec.name]] = length_codes(lists.counts, lists.missing)
+            if spec.layout == "padded":
+                values = _Column(spec.item, lists.block, lists.chosen, self).stored(codes)
+                filled = filled_up(values, lists.counts, spec.length)
+                records[spec.name] = filled.reshape(records[spec.name].shape)
         return records
 
+    def lists(
+        self, block: Block, chosen: Chosen, codes: Mapping[str, NDArray[np.int32]]
+    ) -> dict[str, Ragged]:
+        """Encode what lies beside the records of some rows: by field, the values of ragged lists.
 
-def source_of(spec: ColumnSpec, schema: TableSchema) -> tuple[str, str | None]:
-    """Return the column of the input that a column is made of, and the part of its times."""
-    stem, _, part = spec.name.rpartition(".")
-    if part in DATETIME_PARTS:
-        for other in schema.columns:
-            if other.name == stem and other.kind in {"date", "datetime"}:
-                return stem, part
-    return spec.name, None
+        Args:
+            block: Parsed rows.
+            chosen: Which of them, in which order.
+            codes: As for `encode`.
 
-
-def is_coded(spec: ColumnSpec) -> bool:
-    """Return whether the values of a column are texts that have codes."""
-    return spec.vocabulary is not None or spec.buckets is not None
-
-
-def texts_in(table: "pa.Table", spec: ColumnSpec) -> Texts:
-    """Return the texts of a column with codes; of lists, the texts in them."""
-    return texts_of(_coded_array(table, spec))
-
-
-def different_texts_in(table: "pa.Table", spec: ColumnSpec) -> "pa.LargeStringArray":
-    """Return the values of `texts_in` alone: without looking at any row, where it can be."""
-    array = _coded_array(table, spec)
-    return array.dictionary if _is_text(array) else texts_of(array).values
-
-
-def _is_text(array: "pa.Array") -> bool:
-    import pyarrow as pa
-
-    kind = array.type
-    return bool(pa.types.is_dictionary(kind) and pa.types.is_large_string(kind.value_type))
-
-
-def _coded_array(table: "pa.Table", spec: ColumnSpec) -> "pa.Array":
-    import pyarrow as pa
-
-    array = column_array(table, spec.name)
-    if spec.kind == "vector" and not pa.types.is_null(array.type):
-        return array.flatten()
-    return array
+        Raises:
+            SourceError: A value does not fit; it names file, line, column and value.
+        """
+        found = {}
+        for name, field in self.schema.list_fields.items():
+            spec = self.schema.column(name)
+            lists = chosen_lists(block, spec, chosen)
+            values = _Column(spec.item, lists.block, lists.chosen, self).stored(codes)
+            found[field.name] = Ragged(values, lists.counts)
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,11 +117,17 @@ class _Column:
         source, _ = source_of(self.spec, self.encoder.schema)
         return column_array(self.block.table, source)
 
+    def stored(self, codes: Mapping[str, NDArray[np.int32]]) -> NDArray[Any]:
+        """Return what is stored of the chosen rows, of the stored type."""
+        if is_coded(self.spec):
+            return self.coded(codes[self.spec.name])
+        return self.floats() if self.spec.dtype in {"float32", "float64"} else self.whole()
+
     def coded(self, codes: NDArray[np.int32]) -> NDArray[Any]:
         """Return the codes of texts, of the stored type: the schema has seen that they fit it."""
         spec = self.spec
-        array = _coded_array(self.block.table, spec)
-        if spec.kind != "vector" and spec.role == "feature" and _is_text(array):
+        array = coded_array(self.block.table, spec)
+        if spec.kind != "vector" and spec.role == "feature" and is_coded_text(array):
             return self._taken(array, codes)
         index = texts_of(array).index
         if spec.kind == "vector":
@@ -189,7 +178,9 @@ class _Column:
             whole = spec.dtype not in {"float32", "float64"}
             unsigned = spec.unsigned
             self._check_lengths(array)
-            return vectors_of(array, spec.length, whole=whole, unsigned=unsigned, name=spec.name)
+            options = self.encoder.options
+            items = items_of(array, options, whole=whole, unsigned=unsigned, name=spec.name)
+            return vectors_of(items, array, spec.length, whole=whole, unsigned=unsigned)
         source, part = source_of(spec, self.encoder.schema)
         if part is not None:
             # A date is the first microsecond of its day.

@@ -18,6 +18,7 @@ from preprocess.removal import read_known_manifest
 from preprocess.sources import Listing
 from preprocess.tables.codes import find_codes
 from preprocess.tables.encode import Encoder
+from preprocess.tables.encode_lists import beside_nbytes
 from preprocess.tables.fit import Fitted, fit
 from preprocess.tables.like import Like, fit_like
 from preprocess.tables.options import TableOptions
@@ -179,7 +180,7 @@ def lay_out(
             check_rows(each, workers)
     if text is not None:
         text = settle_text(text, spilled.blocks, spilled.columns)
-    beside = None if text is None else text.row_nbytes
+    beside = beside_nbytes(spilled.blocks, schema, None if text is None else text.row_nbytes)
     sources: dict[str, RecordSource] = dict(rows)
     deals = []
     if request.options.shuffle is not None:

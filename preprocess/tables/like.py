@@ -16,7 +16,7 @@ from loaders.format.table_schema import ColumnSpec, TableSchema, read_table_sche
 from preprocess.errors import SourceError
 from preprocess.tables.asked import check_names
 from preprocess.tables.block import NULL, Evidence
-from preprocess.tables.encode import source_of
+from preprocess.tables.coded_texts import source_of
 from preprocess.tables.fit import Fitted
 from preprocess.tables.fit_numbers import rounded_whole
 from preprocess.tables.fit_rows import Rows

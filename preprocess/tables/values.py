@@ -152,41 +152,6 @@ def numbers_of(
         raise SourceError(f"column {name!r}: not all of kind {kind}: {error}") from error
 
 
-def vectors_of(
-    array: "pa.Array", length: int, *, whole: bool, unsigned: bool = False, name: str
-) -> Numbers:
-    """Convert a column of lists of one length to numbers.
-
-    Args:
-        array: As a `Block` holds it.
-        length: Values of each list.
-        whole: Whole numbers, or float64.
-        unsigned: Whole numbers become uint64, not int64.
-        name: Names the column in errors.
-
-    Returns:
-        Values and valid of shape [n, length]; a missing list is missing throughout.
-
-    Raises:
-        SourceError: A number is beyond the type.
-    """
-    import pyarrow as pa
-
-    lists = np.asarray(array.is_valid())
-    shape = (len(array), length)
-    values = np.full(shape, np.array(0, np.uint64 if unsigned else np.int64) if whole else np.nan)
-    valid = np.zeros(shape, np.bool_)
-    if not pa.types.is_null(array.type):
-        # flatten() leaves out missing lists, and what lies outside a slice.
-        try:
-            kind = "integer" if whole else "float"
-            inner, there = _plain(array.flatten(), kind, unsigned=unsigned)
-        except pa.ArrowInvalid as error:
-            raise SourceError(f"column {name!r}: {error}; leave it out by --ignore") from error
-        values[lists], valid[lists] = inner.reshape(-1, length), there.reshape(-1, length)
-    return Numbers(values, valid)
-
-
 def texts_of(array: "pa.Array") -> Texts:
     """Convert a column to texts: numbers as `number_text` writes them, times by ISO 8601."""
     import pyarrow as pa
