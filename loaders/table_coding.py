@@ -10,6 +10,7 @@ from google_crc32c import value as crc32c
 from numpy.typing import NDArray
 
 from loaders.errors import SelectionError
+from loaders.format.out_of_range import OutOfRange, clip_or_drop, is_outside, narrow_floats
 from loaders.format.ragged import filled_up
 from loaders.format.table_schema import ColumnSpec
 from loaders.format.value_texts import text_of
@@ -30,27 +31,46 @@ Codes = Mapping[str, int]
 """Value -> code."""
 
 
-def encode_column(spec: ColumnSpec, values: Values, codes: Codes | None) -> NDArray[Any]:
+_TAKEN: Final = (
+    '; TableEncoder(..., out_of_range="clip" or "missing") takes it, or prepare with --room'
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """A column as it is stored.
+
+    Attributes:
+        codes: [n], or [n, length], of the stored dtype.
+        outside: Numbers of it that had no code.
+    """
+
+    codes: NDArray[Any]
+    outside: int = 0
+
+
+def encode_column(
+    spec: ColumnSpec, values: Values, codes: Codes | None, out_of_range: OutOfRange = "refuse"
+) -> Encoded:
     """Encode a column.
 
     Args:
         spec: The column.
         values: [n], of a vector [n] lists or [n, length].
         codes: Of a column with a vocabulary.
-
-    Returns:
-        [n], or [n, length], of the stored dtype.
+        out_of_range: What becomes of numbers that have no code.
 
     Raises:
         SelectionError: A value is not of the column's kind, or outside what is stored.
     """
+    how: OutOfRange = "refuse" if spec.role == "target" else out_of_range
     if spec.kind == "vector":
-        lists = encode_lists(spec, values, codes)
-        return filled_up(lists.values, lists.counts, spec.length)
+        lists = encode_lists(spec, values, codes, how)
+        return Encoded(filled_up(lists.values, lists.counts, spec.length), lists.outside)
     if isinstance(values, np.ndarray) and values.ndim != 1:
         raise SelectionError(f"column {spec.name!r} has shape {values.shape}, expected [n]")
     try:
-        return _encode(spec, values, codes)
+        return _encode(spec, values, codes, how)
     except MisfitError as bad:
         raise _error(spec, bad.position, values[bad.position], bad.reason) from bad
 
@@ -85,34 +105,45 @@ def encode_part(spec: ColumnSpec, values: Values, part: str) -> Values:
     return [value if known else None for value, known in zip(found.tolist(), valid, strict=True)]
 
 
-def _encode(spec: ColumnSpec, values: Values, codes: Codes | None) -> NDArray[Any]:
+def _encode(spec: ColumnSpec, values: Values, codes: Codes | None, how: OutOfRange) -> Encoded:
     if codes is not None or spec.buckets is not None:
-        return _encode_texts(spec, values, codes)
+        return Encoded(_encode_texts(spec, values, codes))
     if spec.dtype == "float64":
-        return floats(values)
+        return Encoded(floats(values))
+    remedy = "" if spec.role == "target" else _TAKEN
     if spec.dtype == "float32":
-        return _encode_float32(floats(values))
-    numbers, valid = whole_numbers(values, spec.kind, spec.exponent, unsigned=spec.unsigned)
+        found, beyond = narrow_floats(floats(values), how)
+        if how == "refuse" and beyond.any():
+            raise MisfitError(int(np.argmax(beyond)), f"is beyond float32{remedy}")
+        return Encoded(found, int(np.count_nonzero(beyond)))
+    numbers, valid = _whole(spec, values, how)
+    bad = is_outside(numbers, valid, spec.bounds)
+    if bad.any() and how == "refuse":
+        low, high = spec.bounds
+        unit = f" * 10**{spec.exponent}" if spec.exponent else ""
+        reason = f"is outside {low}..{high}{unit}, which {spec.dtype} holds{remedy}"
+        raise MisfitError(int(np.argmax(bad)), reason)
+    if how != "refuse":
+        numbers, valid = clip_or_drop(numbers, valid, spec.bounds, how)
     if not spec.nullable and not valid.all():
         raise MisfitError(int(np.argmin(valid)), _NO_CODE)
-    low, high = spec.bounds
-    bad = ((numbers < low) | (numbers > high)) & valid
-    if bad.any():
-        unit = f" * 10**{spec.exponent}" if spec.exponent else ""
-        reason = f"is outside {low}..{high}{unit}, which {spec.dtype} holds"
-        raise MisfitError(int(np.argmax(bad)), reason)
     shift = np.uint64(-spec.base % (1 << 64))
     stored = numbers.view(np.uint64) + shift  # modulo 2**64: exact within the range
-    return np.where(valid, stored, np.uint64(0)).astype(spec.dtype)
+    stored = np.where(valid, stored, np.uint64(0)).astype(spec.dtype)
+    return Encoded(stored, int(np.count_nonzero(bad)))
 
 
-def _encode_float32(values: NDArray[np.float64]) -> NDArray[np.float32]:
-    with np.errstate(over="ignore"):
-        found = values.astype(np.float32)
-    beyond = np.isinf(found) & np.isfinite(values)
-    if beyond.any():
-        raise MisfitError(int(np.argmax(beyond)), "is beyond float32")
-    return found
+def _whole(
+    spec: ColumnSpec, values: Values, how: OutOfRange
+) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    kind = spec.kind
+    try:
+        return whole_numbers(values, kind, spec.exponent, unsigned=spec.unsigned)
+    except MisfitError:
+        if how == "refuse" or kind == "boolean":
+            raise
+        # Numbers that are to be clipped may be beyond the range of the stored ones.
+        return whole_numbers(values, kind, spec.exponent, unsigned=not spec.unsigned)
 
 
 def _encode_texts(spec: ColumnSpec, values: Values, codes: Codes | None) -> NDArray[Any]:
@@ -176,20 +207,40 @@ class EncodedLists:
         values: [m] of the stored dtype: what all lists hold, one after the other.
         counts: [n] int64: values of each; none of a missing one.
         missing: [n] bool.
+        outside: Numbers that had no code.
     """
 
     values: NDArray[Any]
     counts: NDArray[np.int64]
     missing: NDArray[np.bool_]
+    outside: int = 0
 
 
-def encode_lists(spec: ColumnSpec, values: Values, codes: Codes | None) -> EncodedLists:
+@dataclass(frozen=True, slots=True)
+class EncodedRows:
+    """Samples as they are stored.
+
+    Attributes:
+        records: [n].
+        lists: Ragged lists beside them, by column.
+        outside: Numbers that had no code, by column.
+    """
+
+    records: NDArray[Any]
+    lists: dict[str, EncodedLists]
+    outside: dict[str, int]
+
+
+def encode_lists(
+    spec: ColumnSpec, values: Values, codes: Codes | None, out_of_range: OutOfRange = "refuse"
+) -> EncodedLists:
     """Encode lists.
 
     Args:
         spec: The column.
         values: [n] lists, or [n, length].
         codes: Of a column with a vocabulary.
+        out_of_range: What becomes of numbers that have no code.
 
     Raises:
         SelectionError: A value is not of the column's kind, or outside what is stored; or a list
@@ -211,11 +262,11 @@ def encode_lists(spec: ColumnSpec, values: Values, codes: Codes | None) -> Encod
         counts[row] = len(value)
         flat += value.tolist() if isinstance(value, np.ndarray) else value
     try:
-        encoded = _encode(spec.item, flat, codes)
+        encoded = _encode(spec.item, flat, codes, out_of_range)
     except MisfitError as bad:
         row = int(np.searchsorted(np.cumsum(counts), bad.position, side="right"))
         raise _error(spec, row, flat[bad.position], bad.reason) from bad
-    return EncodedLists(encoded, counts, missing)
+    return EncodedLists(encoded.codes, counts, missing, encoded.outside)
 
 
 def _check_length(spec: ColumnSpec, row: int, value: Any, *, exact: bool) -> None:

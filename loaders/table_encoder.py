@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from loaders.errors import SelectionError
+from loaders.format.out_of_range import OUT_OF_RANGE, OutOfRange
 from loaders.format.ragged import filled_up, length_codes
 from loaders.format.table_schema import ColumnSpec
 from loaders.table_coding import (
     DATETIME_PARTS,
     UNKNOWN,
-    EncodedLists,
+    EncodedRows,
     encode_column,
     encode_lists,
     encode_part,
@@ -60,6 +61,8 @@ class TableEncoder:
     Args:
         path: The folder of the training data.
         numeric: As in `open_table`, for `batch`.
+        out_of_range: What becomes of numbers and times of features that have no code: "refuse"
+            them by column and row, "clip" them to the nearest that has one, or make them "missing".
 
     Raises:
         IncompleteError: There is no finished dataset in the folder.
@@ -70,7 +73,16 @@ class TableEncoder:
         schema: The columns.
     """
 
-    def __init__(self, path: str | Path, *, numeric: Numeric = "values") -> None:
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        numeric: Numeric = "values",
+        out_of_range: OutOfRange = "refuse",
+    ) -> None:
+        if out_of_range not in OUT_OF_RANGE:
+            raise SelectionError(f"out_of_range={out_of_range!r}: expected {OUT_OF_RANGE}")
+        self._out_of_range: OutOfRange = out_of_range
         root = Path(path).absolute()
         manifest, self.schema = read_table(root)
         columns = sort_columns(self.schema, str(root))
@@ -115,7 +127,7 @@ class TableEncoder:
             SelectionError: A column is not there, or a value is not of its kind or outside what is
                 stored; it names column, row (from 0) and value.
         """
-        return self._encoded(_columns(data))[0]
+        return self._encoded(_columns(data)).records
 
     def lists(
         self, data: Mapping[str, Any] | Frame
@@ -134,34 +146,53 @@ class TableEncoder:
         """
         return {
             name: (found.values, np.concatenate([[0], np.cumsum(found.counts)]).astype(np.uint64))
-            for name, found in self._encoded(_columns(data))[1].items()
+            for name, found in self._encoded(_columns(data)).lists.items()
         }
 
-    def _encoded(self, given: Mapping[str, Any]) -> tuple[NDArray[Any], dict[str, EncodedLists]]:
-        """Return records, and the ragged lists beside them by column."""
+    def outside(self, data: Mapping[str, Any] | Frame) -> dict[str, int]:
+        """Count the numbers of samples that have no code, and what `out_of_range` says became.
+
+        Args:
+            data: As for `encode`.
+
+        Returns:
+            Column -> how many, of columns that have some.
+
+        Raises:
+            SelectionError: As for `encode`.
+        """
+        outside = self._encoded(_columns(data)).outside
+        return {name: count for name, count in outside.items() if count}
+
+    def _encoded(self, given: Mapping[str, Any]) -> EncodedRows:
         found = {spec.name: self._values(spec, given) for spec in self.schema.columns}
         counts = {name: len(values) for name, values in found.items() if values is not None}
         if len(set(counts.values())) > 1:
             raise SelectionError(f"columns of different lengths: {counts}")
         records = np.zeros(next(iter(counts.values()), 0), self.schema.record_dtype)
-        ragged, lengths = {}, self.schema.length_names
+        made = EncodedRows(records, {}, {})
         for spec in self.schema.columns:
             values = found[spec.name]
-            if values is None:
-                continue
-            codes = self._codes.get(spec.name)
-            if spec.layout == "fixed":
-                stored = encode_column(spec, values, codes)
-                records[spec.name] = stored.reshape(records[spec.name].shape)
-                continue
-            lists = encode_lists(spec, values, codes)
-            records[lengths[spec.name]] = length_codes(lists.counts, lists.missing)
+            if values is not None:
+                self._encode_column(spec, values, made)
+        return made
+
+    def _encode_column(self, spec: ColumnSpec, values: Values, made: EncodedRows) -> None:
+        """Put what is stored of a column in its place."""
+        codes, how = self._codes.get(spec.name), self._out_of_range
+        if spec.layout == "fixed":
+            encoded = encode_column(spec, values, codes, how)
+            stored, made.outside[spec.name] = encoded.codes, encoded.outside
+        else:
+            lists = encode_lists(spec, values, codes, how)
+            made.outside[spec.name] = lists.outside
+            name = self.schema.length_names[spec.name]
+            made.records[name] = length_codes(lists.counts, lists.missing)
             if spec.layout == "ragged":
-                ragged[spec.name] = lists
-            else:
-                stored = filled_up(lists.values, lists.counts, spec.length)
-                records[spec.name] = stored.reshape(records[spec.name].shape)
-        return records, ragged
+                made.lists[spec.name] = lists
+                return
+            stored = filled_up(lists.values, lists.counts, spec.length)
+        made.records[spec.name] = stored.reshape(made.records[spec.name].shape)
 
     def batch(self, data: Mapping[str, Any] | Frame) -> dict[str, Tensor]:
         """Encode samples into a batch.
@@ -177,13 +208,14 @@ class TableEncoder:
             SelectionError: As for `encode`.
         """
         given = _columns(data)
-        records, ragged = self._encoded(given)
+        made = self._encoded(given)
+        records = made.records
         rows = torch.from_numpy(records.view(np.uint8).reshape(len(records), records.itemsize))
         left_out = self._target is not None and self._target not in given
         entries = [e for e in self._entries if not (left_out and e.name == TARGET)]
         shown = {entry.name: entry.show(rows) for entry in entries}
         for entry in self._lists:
-            lists = ragged[entry.spec.name]
+            lists = made.lists[entry.spec.name]
             padded = padded_bytes(lists.values, lists.counts)
             shown[entry.spec.name] = entry.show(padded, shown[entry.length_name])
         return shown

@@ -83,3 +83,17 @@ def read_vocabulary(root: Path, manifest: Manifest, spec: ColumnSpec) -> tuple[s
         f"{spec.values} different strings",
     )
     return tuple(values)
+
+
+def read_classes(root: Path, manifest: Manifest, target: ColumnSpec | None) -> tuple[str, ...]:
+    """Read the classes of a target; () where it has none, or there is none.
+
+    Raises:
+        MissingShardError: The file is not there.
+        FormatError: It is not what manifest and schema promise.
+    """
+    if target is None:
+        return ()
+    if target.kind == "boolean":
+        return ("false", "true")
+    return read_vocabulary(root, manifest, target)

@@ -40,6 +40,17 @@ class ListRows:
         self._starts = self._ends - counts
         self._maps: dict[int, tuple[NDArray[np.int64], NDArray[Any]]] = {}
 
+    @property
+    def stored_nbytes(self) -> int:
+        """Bytes of the lists, and of where they begin."""
+        offsets = int(self._ends[-1]) if len(self._ends) else 0
+        return 8 * offsets + sum(self._values) * self._field.numpy_dtype.itemsize
+
+    def maps(self) -> Iterator[NDArray[Any]]:
+        """Open all shards that hold samples."""
+        for shard in np.flatnonzero(self._ends > self._starts).tolist():
+            yield from self._map(shard)
+
     def lengths(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return how many values each list has: [B] int64.
 
@@ -97,6 +108,7 @@ class ListPart:
     field: FieldSpec
     rows: ListRows
     on_device: bool = True
+    fixed: bool = False
 
     @property
     def name(self) -> str:
@@ -153,6 +165,16 @@ class TableLists:
 
     entries: tuple[ListEntry, ...]
     rows: tuple[ListRows, ...]
+
+    @property
+    def stored_nbytes(self) -> int:
+        """Bytes of their files."""
+        return sum(rows.stored_nbytes for rows in self.rows)
+
+    def maps(self) -> Iterator[NDArray[Any]]:
+        """Open these."""
+        for rows in self.rows:
+            yield from rows.maps()
 
     def parts(self) -> tuple[Part, ...]:
         """Return the arrays of a batch."""

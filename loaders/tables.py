@@ -2,7 +2,8 @@
 
 import hashlib
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final, get_args
 
@@ -18,7 +19,7 @@ from loaders.format.table_schema import ColumnSpec
 from loaders.format.table_statistics import ColumnStatistics
 from loaders.record_rows import RECORD, RecordPart, RecordRows
 from loaders.table_columns import TARGET, sort_columns
-from loaders.table_files import checked_record, read_table, read_vocabulary
+from loaders.table_files import checked_record, read_classes, read_table, read_vocabulary
 from loaders.table_lists import list_entries, open_lists
 from loaders.table_numbers import Numeric, moments
 from loaders.table_texts import open_texts
@@ -136,19 +137,12 @@ class TableDataset(Dataset[dict[str, Any]]):
         self.vector_names = tuple(spec.name for spec in columns.vectors)
         self.length_names = self.schema.length_names
         self.target_name = None if columns.target is None else columns.target.name
-        self.classes = self._read_classes(columns.target)
+        self.classes = read_classes(path, self.manifest, columns.target)
 
     def _check_codes(self, specs: Sequence[ColumnSpec]) -> None:
         wide = [spec.name for spec in specs if spec.dtype == "int64" and holds_codes(spec)]
         if self.codes == "int32" and wide:
             raise SelectionError(f'{self.path}: codes of {wide} are int64: leave codes="int32" out')
-
-    def _read_classes(self, target: ColumnSpec | None) -> tuple[str, ...]:
-        if target is None:
-            return ()
-        if target.kind == "boolean":
-            return ("false", "true")
-        return read_vocabulary(self.path, self.manifest, target)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _reopen, (self.path, self.split, self.numeric, self.codes, self.fingerprint)
@@ -172,8 +166,7 @@ class TableDataset(Dataset[dict[str, Any]]):
     @property
     def statistics(self) -> Mapping[str, ColumnStatistics]:
         """What the training rows hold, of each column that has statistics."""
-        columns = self.schema.columns
-        return {s.name: s.statistics for s in columns if s.statistics is not None}
+        return {s.name: s.statistics for s in self.schema.columns if s.statistics is not None}
 
     @property
     def cardinalities(self) -> tuple[int, ...]:
@@ -209,9 +202,8 @@ class TableDataset(Dataset[dict[str, Any]]):
             )
             for s in self.schema.columns
         ]
-        extras = self.manifest.extras
         paths = {s.name: s.vocabulary for s in self.schema.columns if s.vocabulary is not None}
-        return columns, {name: extras[path][1] for name, path in paths.items()}
+        return columns, {name: self.manifest.extras[path][1] for name, path in paths.items()}
 
     def vocabulary(self, name: str) -> tuple[str, ...]:
         """Return the values of a column in the order of their codes.
@@ -265,6 +257,16 @@ class TableDataset(Dataset[dict[str, Any]]):
         self._rows.gather_into(indices, buffers[RECORD])
         self._texts.gather_into(indices, buffers)
         self._lists.gather_into(indices, buffers)
+
+    @property
+    def stored_nbytes(self) -> int:
+        """Bytes of the records, texts and lists."""
+        records: int = len(self) * self.schema.record_dtype.itemsize
+        return records + self._texts.stored_nbytes + self._lists.stored_nbytes
+
+    def maps(self) -> Iterator[NDArray[Any]]:
+        """Open the files of the records, texts and lists."""
+        return chain(self._rows.maps(), self._texts.maps(), self._lists.maps())
 
     @property
     def made_nbytes(self) -> int:

@@ -8,10 +8,18 @@ from numpy.typing import NDArray
 
 from loaders.errors import FormatError
 from loaders.format.containers import CONTAINERS
+from loaders.format.files import Place
 from loaders.format.spec import Manifest
 
 
-def open_column(root: Path, manifest: Manifest, split: str, name: str, shard: int) -> NDArray[Any]:
+def open_column(
+    root: Path,
+    manifest: Manifest,
+    split: str,
+    name: str,
+    shard: int,
+    place: Place | None = None,
+) -> NDArray[Any]:
     """Map one column of one shard.
 
     Args:
@@ -20,6 +28,7 @@ def open_column(root: Path, manifest: Manifest, split: str, name: str, shard: in
         split: Name of the split.
         name: Of the column.
         shard: With at least one sample.
+        place: Maps the file; anywhere by default.
 
     Returns:
         [rows, *shape] as stored, read-only; offsets as int64, known to lie in the values.
@@ -32,7 +41,7 @@ def open_column(root: Path, manifest: Manifest, split: str, name: str, shard: in
     container = CONTAINERS[manifest.container]
     column, rows = next(found for found in spec.columns() if found[0].name == name)
     path = container.shard_path(root, split, shard, column, spec.capacity)
-    found = container.open_rows(path, column, rows[shard], spec.capacity)
+    found = container.open_rows(path, column, rows[shard], spec.capacity, place)
     if column.role == "offsets":
         return _checked(found, path, spec.values[name.removesuffix("_offsets")][shard])
     return found

@@ -15,7 +15,7 @@ import numpy as np
 from google_crc32c import value as crc32c
 
 from loaders.errors import FormatError, IncompleteError, VersionError
-from loaders.format.fields import MAX_COUNT, FieldSpec
+from loaders.format.fields import MAX_COUNT, NEWEST_ROLES, FieldSpec
 from loaders.format.files import MANIFEST, REPORT, SKIPPED, WORK, read_json, to_json
 from loaders.format.statistics import ChannelStatistics
 from loaders.format.strict import Place
@@ -29,7 +29,7 @@ SPLITS: Final = ("train", "validation", "test")
 
 _RAGGED_SINCE: Final = 2
 _RECORDS_SINCE: Final = 3
-_LISTS_SINCE: Final = 4
+_NEWEST_SINCE: Final = 4
 
 _CRC = re.compile(r"[0-9a-f]{8}")
 _HASH = re.compile(r"[0-9a-f]{64}")
@@ -38,8 +38,13 @@ _EXTRA = re.compile(r"[^\x00-\x1f\x7f]{1,4096}")
 
 def needed_version(fields: Iterable[FieldSpec]) -> int:
     """Return the format version that can hold these fields, the same as before there were newer."""
-    since = {"record": _RECORDS_SINCE, "list": _LISTS_SINCE}
-    return max((since.get(spec.role, _RAGGED_SINCE) for spec in fields), default=_RAGGED_SINCE)
+    needed = _RAGGED_SINCE
+    for spec in fields:
+        if spec.role in NEWEST_ROLES:
+            return _NEWEST_SINCE
+        if spec.record is not None:
+            needed = _RECORDS_SINCE
+    return needed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from loaders.format.out_of_range import OutOfRange, clip_or_drop, is_outside, narrow_floats
 from loaders.format.ragged import filled_up, length_codes
 from loaders.format.table_schema import ColumnSpec, TableSchema
 from preprocess.errors import SourceError
@@ -15,6 +16,7 @@ from preprocess.tables.block import Block
 from preprocess.tables.coded_texts import coded_array, is_coded, source_of
 from preprocess.tables.columns import list_counts, value_at
 from preprocess.tables.decimals import NO_MULTIPLE
+from preprocess.tables.direct_codes import shifted, taken
 from preprocess.tables.encode_lists import Chosen, chosen_lists
 from preprocess.tables.list_values import items_of, vectors_of
 from preprocess.tables.options import TableOptions
@@ -44,10 +46,12 @@ class Encoder:
     Attributes:
         schema: Of the records.
         options: How numbers are written as text.
+        out_of_range: What becomes of features that no code stands for.
     """
 
     schema: TableSchema
     options: TableOptions
+    out_of_range: OutOfRange = "refuse"
 
     def encode(
         self, block: Block, chosen: Chosen, codes: Mapping[str, NDArray[np.int32]]
@@ -80,6 +84,22 @@ class Encoder:
                 filled = filled_up(values, lists.counts, spec.length)
                 records[spec.name] = filled.reshape(records[spec.name].shape)
         return records
+
+    def outside(self, block: Block, chosen: Chosen) -> dict[str, int]:
+        """Count the numbers of some rows that no code stands for: column -> how many."""
+        found = {
+            spec.name: self._column(spec, block, chosen).outside()
+            for spec in self.schema.columns
+            if not is_coded(spec) and spec.dtype != "float64" and spec.kind != "boolean"
+        }
+        return {name: count for name, count in found.items() if count}
+
+    def _column(self, spec: ColumnSpec, block: Block, chosen: Chosen) -> "_Column":
+        """Return the values of a column in some rows: of varying lists, what these hold."""
+        if spec.layout == "fixed":
+            return _Column(spec, block, chosen, self)
+        lists = chosen_lists(block, spec, chosen)
+        return _Column(spec.item, lists.block, lists.chosen, self)
 
     def lists(
         self, block: Block, chosen: Chosen, codes: Mapping[str, NDArray[np.int32]]
@@ -128,7 +148,7 @@ class _Column:
         spec = self.spec
         array = coded_array(self.block.table, spec)
         if spec.kind != "vector" and spec.role == "feature" and is_coded_text(array):
-            return self._taken(array, codes)
+            return taken(array, self.chosen, codes[:-1].astype(spec.dtype))
         index = texts_of(array).index
         if spec.kind == "vector":
             return self._coded_lists(codes[index].astype(spec.dtype))
@@ -138,31 +158,14 @@ class _Column:
             raise self._error(int(bad[0]), f"none of the {spec.values} classes")
         return found.astype(spec.dtype)
 
-    def _taken(self, array: "pa.DictionaryArray", codes: NDArray[np.int32]) -> NDArray[Any]:
-        """Take the codes of a column of text: by Arrow, without the interpreter's lock."""
-        import pyarrow as pa
-
-        indices = array.indices
-        if isinstance(self.chosen, slice):
-            start, stop, _ = self.chosen.indices(len(indices))
-            indices = indices.slice(start, stop - start)
-        else:
-            indices = indices.take(pa.array(self.chosen))
-        found = pa.array(codes[:-1].astype(self.spec.dtype)).take(indices)
-        taken: NDArray[Any] = (found.fill_null(0) if found.null_count else found).to_numpy()
-        return taken
-
     def _coded_lists(self, codes: NDArray[Any]) -> NDArray[Any]:
         """Put the codes of all lists in rows; what a list lacks to its length is missing."""
         length, counts = self.spec.length, list_counts(self.array)
-        found = np.zeros((len(counts), length), self.spec.dtype)
         bad = np.flatnonzero(counts > length)
         if len(bad):
             said = f"a list of {counts[bad[0]]} values, there is room for {length}"
             raise self._error_at(int(bad[0]), said)
-        rows = np.repeat(np.arange(len(counts)), counts)
-        found[rows, np.arange(len(codes)) - np.repeat(np.cumsum(counts) - counts, counts)] = codes
-        return found[self.chosen]
+        return filled_up(codes, counts, length)[self.chosen]
 
     def _check_lengths(self, array: "pa.Array") -> None:
         """Refuse lists of numbers that are not as long as those that are stored."""
@@ -172,11 +175,24 @@ class _Column:
             said = f"a list of {counts[bad[0]]} numbers, and {self.spec.length} are stored"
             raise self._error_at(int(bad[0]), said)
 
+    @property
+    def how(self) -> OutOfRange:
+        """What becomes of numbers that no code stands for; without its target no row is kept."""
+        return "refuse" if self.spec.role == "target" else self.encoder.out_of_range
+
     def _numbers(self) -> Numbers:
+        try:
+            return self._converted(unsigned=self.spec.unsigned)
+        except SourceError:
+            if self.how == "refuse" or self.spec.kind not in {"integer", "vector"}:
+                raise
+            # Numbers that are to be clipped may be beyond the range of the stored ones.
+            return self._converted(unsigned=not self.spec.unsigned)
+
+    def _converted(self, *, unsigned: bool) -> Numbers:
         spec, array = self.spec, self.array
         if spec.kind == "vector":
             whole = spec.dtype not in {"float32", "float64"}
-            unsigned = spec.unsigned
             self._check_lengths(array)
             options = self.encoder.options
             items = items_of(array, options, whole=whole, unsigned=unsigned, name=spec.name)
@@ -193,8 +209,17 @@ class _Column:
             self.encoder.options,
             name=spec.name,
             exponent=spec.exponent,
-            unsigned=spec.unsigned,
+            unsigned=unsigned,
         )
+
+    def outside(self) -> int:
+        """Count the chosen numbers that no code stands for."""
+        numbers = self._numbers()
+        if self.spec.dtype == "float32":
+            _, beyond = narrow_floats(numbers.values, "refuse")
+        else:
+            beyond = is_outside(numbers.values, numbers.valid, self.spec.bounds)
+        return int(np.count_nonzero(self._rows(numbers, beyond)))
 
     def floats(self) -> NDArray[Any]:
         """Return floats in their stored type; NaN for missing ones.
@@ -205,9 +230,9 @@ class _Column:
         values = np.where(numbers.valid, numbers.values, np.nan).astype(np.float64)
         if self.spec.dtype == "float64":
             return self._rows(numbers, values)
-        with np.errstate(over="ignore"):
-            narrow = values.astype(np.float32)
-        self._refuse(numbers, np.isinf(narrow) & ~np.isinf(values), "beyond the range of float32")
+        narrow, beyond = narrow_floats(values, self.how)
+        if self.how == "refuse":
+            self._refuse(numbers, beyond, f"beyond the range of float32{self._remedy()}")
         return self._rows(numbers, narrow)
 
     def whole(self) -> NDArray[Any]:
@@ -222,20 +247,32 @@ class _Column:
             if direct is not None:
                 return direct[self.chosen]
         numbers = self._numbers()
-        values = numbers.values
-        unit = f", in units of 10**{spec.exponent}" if spec.exponent else ""
+        values, valid = numbers.values, numbers.valid
         if spec.kind == "decimal":
-            finer = (values == NO_MULTIPLE) & numbers.valid
+            finer = (values == NO_MULTIPLE) & valid
             self._refuse(numbers, finer, f"no multiple of 10**{spec.exponent}")
-        bad: NDArray[np.bool_] = ((values < first) | (values > last)) & numbers.valid
-        self._refuse(numbers, bad, f"outside what {spec.dtype} holds: {first}..{last}{unit}")
+        bad = is_outside(values, valid, spec.bounds)
+        how = self.how
+        if how == "refuse":
+            unit = f", in units of 10**{spec.exponent}" if spec.exponent else ""
+            said = f"outside what {spec.dtype} holds: {first}..{last}{unit}{self._remedy()}"
+            self._refuse(numbers, bad, said)
+        elif bad.any():
+            values, valid = clip_or_drop(values, valid, spec.bounds, how)
         if not spec.nullable:
             said = "missing, and the values of the column leave no code for that"
-            self._refuse(numbers, ~numbers.valid, said)
+            self._refuse(numbers, ~valid, said)
         shift = np.uint64(-spec.base % (1 << 64))
         codes = values.astype(np.int64).view(np.uint64) + shift  # modulo 2**64: exact in range
-        codes = np.where(numbers.valid, codes, np.uint64(0))
+        codes = np.where(valid, codes, np.uint64(0))
         return self._rows(numbers, codes).astype(spec.dtype)
+
+    def _remedy(self) -> str:
+        """Return what to do with a number that has no code; among the known ones there is none."""
+        kept = "prepare the training data with --room"
+        if self.spec.role == "target":
+            return f"; {kept}"
+        return f"; --out-of-range clip or missing takes it, or {kept}"
 
     def _refuse(self, numbers: Numbers, bad: NDArray[np.bool_], what: str) -> None:
         """Refuse the first chosen row whose value is marked."""
@@ -262,33 +299,3 @@ class _Column:
             f"{self.block.key}:{self.block.rows[place]}: column {self.spec.name!r}: "
             f"{str(value)[:80]!r} is {what}"
         )
-
-
-def shifted(array: "pa.Array", first: int, last: int, dtype: np.dtype[Any]) -> NDArray[Any] | None:
-    """Return whole numbers as codes from 1 on, 0 for missing ones, in one pass over the narrow.
-
-    Args:
-        array: A column of a block.
-        first: The number with code 1.
-        last: The largest that has a code of the type.
-        dtype: Of the codes.
-
-    Returns:
-        [n] codes; None where this is not the way, or a number has no code.
-    """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if not pa.types.is_integer(array.type) or not len(array):
-        return None
-    bounds = pc.min_max(array)
-    low, high = bounds["min"].as_py(), bounds["max"].as_py()
-    if low is not None and not first <= low <= high <= last:
-        return None
-    stored = np.frombuffer(array.buffers()[1], array.type.to_pandas_dtype())
-    # Modulo the width of the codes, in which they are exact.
-    codes = stored[array.offset : array.offset + len(array)].astype(f"u{dtype.itemsize}")
-    codes += codes.dtype.type((1 - first) % (1 << (8 * dtype.itemsize)))
-    if array.null_count:
-        np.putmask(codes, np.asarray(array.is_null()), 0)  # whatever is stored in their place
-    return codes.view(dtype)
