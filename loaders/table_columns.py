@@ -37,10 +37,9 @@ def sort_columns(schema: TableSchema, where: str) -> Columns:
         FormatError: There are several targets.
         SelectionError: A vector has the name of another entry.
     """
-    by_name = {spec.name: spec for spec in schema.columns}
     # What the record holds of ragged lists is how many values they have.
     lengths = schema.length_names
-    by_name |= {lengths[s.name]: s for s in schema.columns if s.layout == "ragged"}
+    by_name = {lengths[s.name] if s.layout == "ragged" else s.name: s for s in schema.columns}
     stored = [by_name[name] for name, _, _ in schema.record if name in by_name]
     targets = [spec for spec in stored if spec.role == "target"]
     if len(targets) > 1:

@@ -321,9 +321,15 @@ def test_numbers_over_all_of_64_bits_have_no_code_for_what_fills_them_up(tmp_pat
 
 def test_a_column_may_be_called_like_the_length_of_another(tmp_path: Path) -> None:
     columns = {"v": [[1], [2, 3]], "v_length": [[0.5] * 40, []], "v_length_": ["a", "b"]}
+    columns["_padding"] = [[0.5] * 40, []]  # as a part of the record is called that is no column
     table_to_shards(pa.table(columns), tmp_path / "out")
     ds = open_table(tmp_path / "out")
-    assert ds.length_names == {"v": "v_length__", "v_length": "v_length_length"}
+    assert ds.length_names == {
+        "v": "v_length__",
+        "v_length": "v_length_length",
+        "_padding": "_padding_length",
+    }
+    assert sorted(ds.vector_names) == ["_padding", "v", "v_length"]
     batch = ds.__getitems__([0, 1])
     assert batch["v_length__"].tolist() == [1, 2]
     assert batch["v_length_length"].tolist() == [40, 0]

@@ -177,7 +177,7 @@ def test_a_schema_lays_out_its_columns_and_survives_its_bytes(
     sizes = [np.dtype(dtype).itemsize for _, dtype, _ in schema.record]
     assert sizes == sorted(sizes, reverse=True)
     stored = [spec.name for spec in columns if spec.layout != "ragged"]
-    assert sorted(stored) == sorted(n for n, _, _ in schema.record if n in set(names))
+    assert sorted(stored) == sorted(n for n, _, _ in schema.record if n in set(stored))
 
 
 @pytest.mark.parametrize("container", ["tensor", "zarr"])
