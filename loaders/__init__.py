@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from loaders.batches import Loader
+    from loaders.box_maps import boxes_to_original, boxes_to_stored
     from loaders.dataset import ShardDataset, open_dataset
     from loaders.errors import (
         DeviceError,
@@ -48,6 +49,8 @@ __all__ = [
     "TableEncoder",
     "TokenDataset",
     "VersionError",
+    "boxes_to_original",
+    "boxes_to_stored",
     "document_mask",
     "open_dataset",
     "open_table",
@@ -65,6 +68,8 @@ _MODULES = {
     "TableDataset": "tables",
     "TableEncoder": "table_encoder",
     "TokenDataset": "tokens",
+    "boxes_to_original": "box_maps",
+    "boxes_to_stored": "box_maps",
     "document_mask": "token_packs",
     "open_dataset": "dataset",
     "open_table": "tables",

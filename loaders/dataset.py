@@ -14,23 +14,22 @@ from torch.utils.data._utils.collate import default_collate_fn_map
 
 from loaders.errors import FormatError, SelectionError
 from loaders.format.containers import CONTAINERS
-from loaders.format.fields import FieldSpec
 from loaders.format.files import MANIFEST
 from loaders.format.spec import (
     Manifest,
-    SplitSpec,
     read_manifest,
 )
-from loaders.images import Size, image_views
-from loaders.views import Take, View, fresh, gather_batch
+from loaders.images import Shown, Size, image_views
+from loaders.split_columns import SplitColumns
+from loaders.views import Part, Take, fresh, gather_batch
 
-_VIEWS: Final[Mapping[str, Callable[[SplitSpec, Size, str], tuple[View, ...]]]] = {
-    "images": image_views,
-}
+_VIEWS: Final[Mapping[str, Callable[..., tuple[Shown, ...]]]] = {"images": image_views}
 """Kind in the manifest -> what samples of that kind show."""
 
 
-def open_dataset(path: str | Path, *, split: str = "train", size: Size = None) -> "ShardDataset":
+def open_dataset(
+    path: str | Path, *, split: str = "train", size: Size = None, padded: bool = False
+) -> "ShardDataset":
     """Open a dataset that `prep` wrote.
 
     Only the manifest is read; shards are mapped when they are first touched.
@@ -40,6 +39,9 @@ def open_dataset(path: str | Path, *, split: str = "train", size: Size = None) -
         split: "train", "validation" or "test".
         size: Which stored size to serve as "image": 512, "512x384" or (512, 384), width first;
             may be left out where only one is stored.
+        padded: Give pictures and boxes whose number differs from sample to sample as one tensor,
+            filled up with zeros, and "image_valid" (and so on), bool, that says which of it counts;
+            else as lists.
 
     Raises:
         IncompleteError: There is no finished dataset in the folder.
@@ -48,7 +50,7 @@ def open_dataset(path: str | Path, *, split: str = "train", size: Size = None) -
         VersionError: A newer format wrote it.
     """
     # Absolute: shards are opened later, perhaps from another working directory.
-    return ShardDataset(Path(path).absolute(), split, size)
+    return ShardDataset(Path(path).absolute(), split, size, padded=padded)
 
 
 class Batch(dict[str, Any]):
@@ -80,9 +82,10 @@ class ShardDataset(Dataset[dict[str, Any]]):
     """One split of a dataset as a map-style torch dataset.
 
     `ds[i]` is one sample, `ds.__getitems__([...])` a whole batch in one gather; both are dicts by
-    field name: "image" uint8 [C, H, W] or [B, C, H, W] in channels_last strides, "label" (where
-    stored) an int or int64 [B], "key" the item's path or a list of them. All of it is private
-    memory: changing it never reaches the files.
+    field name: "image" uint8 or uint16 [C, H, W] or [B, C, H, W] in channels_last strides, "label"
+    (where stored) an int or int64 [B], "key" the item's path or a list of them. Where pictures
+    differ in size a batch has a list of them. All of it is private memory: changing it never
+    reaches the files.
 
     Pickles as its path and options, so worker processes open their own maps. Maps are read-only
     and safe across fork.
@@ -91,10 +94,11 @@ class ShardDataset(Dataset[dict[str, Any]]):
         path: The dataset's folder.
         split: The split's name.
         manifest: The dataset's description.
-        views: What samples show.
+        shown: What samples show.
+        views: The arrays behind it.
     """
 
-    def __init__(self, path: Path, split: str, size: Size = None) -> None:
+    def __init__(self, path: Path, split: str, size: Size = None, *, padded: bool = False) -> None:
         self.path = path
         self.split = split
         self.manifest: Manifest = read_manifest(path)
@@ -111,20 +115,23 @@ class ShardDataset(Dataset[dict[str, Any]]):
                 "upgrade prepshards"
             )
         self._size = size
+        self._padded = padded
         self._spec = self.manifest.splits[split]
-        self._container = CONTAINERS[self.manifest.container]
+        self._columns = SplitColumns(path, split, self.manifest)
         self._check_sizes()
-        self.views = _VIEWS[self.manifest.kind](self._spec, size, str(path))
-        self._ends = np.cumsum(self._spec.counts, dtype=np.int64)  # [shards]
-        self._maps: dict[tuple[str, int], NDArray[Any]] = {}
+        make = _VIEWS[self.manifest.kind]
+        fill = self.manifest.recipe.get("mask_padding", 0)
+        self.shown = make(
+            self._spec, size, str(path), self._columns, padded=padded, mask_fill=int(fill)
+        )
+        self.views: tuple[Part, ...] = tuple(p for shown in self.shown for p in shown.parts())
 
     def _check_sizes(self) -> None:
         """Refuse a manifest whose file sizes do not follow from its shapes and counts."""
-        spec = self._spec
+        spec, container = self._spec, CONTAINERS[self.manifest.container]
         for column, rows in spec.columns():
             sizes = {
-                count: self._container.shard_nbytes(column, count, spec.capacity)
-                for count in set(rows)
+                count: container.shard_nbytes(column, count, spec.capacity) for count in set(rows)
             }
             files = spec.files[column.name]
             for index, (count, nbytes) in enumerate(zip(rows, files.nbytes, strict=True)):
@@ -136,14 +143,31 @@ class ShardDataset(Dataset[dict[str, Any]]):
                     )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _reopen, (self.path, self.split, self._size, self.fingerprint)
+        options = {"size": self._size, "padded": self._padded}
+        return _reopen, (self.path, self.split, options, self.fingerprint)
 
     def __len__(self) -> int:
         return self._spec.count
 
     def __repr__(self) -> str:
-        shapes = ", ".join(f"{v.name} {v.field.dtype}{list(v.field.shape)}" for v in self.views)
+        shapes = ", ".join(
+            f"{v.name} {v.field.dtype}{'[*]' * v.field.ragged}{list(v.field.shape)}"
+            for v in self.shown
+        )
         return f"ShardDataset({str(self.path)!r}, {self.split!r}: {len(self):,} samples, {shapes})"
+
+    def with_size(self, size: Size) -> "ShardDataset":
+        """Return the same samples at another stored size.
+
+        Raises:
+            SelectionError: It is not stored.
+        """
+        return ShardDataset(self.path, self.split, size, padded=self._padded)
+
+    @property
+    def is_ragged(self) -> bool:
+        """Whether something of a sample differs in size from sample to sample."""
+        return any(shown.field.ragged for shown in self.shown)
 
     @property
     def fingerprint(self) -> str:
@@ -170,7 +194,7 @@ class ShardDataset(Dataset[dict[str, Any]]):
     def _statistics(self) -> Any:
         # Validation and test are normalized as training was.
         spec = self.manifest.splits.get("train", self._spec)
-        for view in self.views:
+        for view in self.shown:
             found = spec.statistics.get(view.field.name)
             if found is not None and found.pixels:
                 return found
@@ -210,17 +234,9 @@ class ShardDataset(Dataset[dict[str, Any]]):
             indices: [B] integers in 0..len-1.
             buffers: View name -> [B, *field.shape] of the stored dtype, for every view.
         """
-        shards = np.searchsorted(self._ends, indices, side="right")
-        starts = np.concatenate(([0], self._ends))
-        rows = (indices - starts[shards]).tolist()
-        places = list(zip(shards.tolist(), rows, strict=True))
-        for view in self.views:
-            maps = {shard: self._rows(view, shard) for shard in set(shards.tolist())}
-            found = [maps[shard][row] for shard, row in places]
-            # One call copies them all; a loop of assignments took 1.1 times as long.
-            np.concatenate(
-                found or [np.empty(0, buffers[view.name].dtype)], out=buffers[view.name].reshape(-1)
-            )
+        places = self._columns.places(indices)
+        for shown in self.shown:
+            shown.gather(self._columns, places, buffers)
 
     @property
     def made_nbytes(self) -> int:
@@ -238,26 +254,14 @@ class ShardDataset(Dataset[dict[str, Any]]):
             rows: View name -> [B, *field.shape] of the stored dtype.
             take: Not needed.
         """
-        return Batch({view.name: view.show(rows[view.name]) for view in self.views})
-
-    def _rows(self, view: View, shard: int) -> NDArray[Any]:
-        """Return the map of a shard, opened on first touch: [count, elements]."""
-        key = (view.field.name, shard)
-        rows = self._maps.get(key)
-        if rows is None:
-            rows = self._open(view.field, self._spec.counts[shard], shard)
-            rows = self._maps[key] = rows.reshape(len(rows), -1)
-        return rows
-
-    def _open(self, column: FieldSpec, rows: int, shard: int) -> NDArray[Any]:
-        capacity = self._spec.capacity
-        path = self._container.shard_path(self.path, self.split, shard, column, capacity)
-        return self._container.open_rows(path, column, rows, capacity)
+        return Batch(
+            {name: value for shown in self.shown for name, value in shown.shown(rows).items()}
+        )
 
 
-def _reopen(path: Path, split: str, size: Size, fingerprint: str) -> ShardDataset:
+def _reopen(path: Path, split: str, options: Any, fingerprint: str) -> ShardDataset:
     """Open the dataset again in another process, and only the very same one."""
-    dataset = ShardDataset(path, split, size)
+    dataset = ShardDataset(path, split, **options)
     if dataset.fingerprint != fingerprint:
         raise FormatError(f"{path}: the dataset was replaced while it was open; open it again")
     return dataset

@@ -102,6 +102,7 @@ def check_sources(sources: Sequence[Gatherable]) -> None:
                 f"{dataset.path}: rows that are as long as the longest of a batch cannot be mixed: "
                 "give length=..."
             )
+    _refuse_ragged(sources)
     first = sources[0]
     for dataset in sources[1:]:
         for what, one, other in zip(_FACTS, _facts(first), _facts(dataset), strict=True):
@@ -111,6 +112,14 @@ def check_sources(sources: Sequence[Gatherable]) -> None:
                     f"{dataset.path}: {what} {theirs}, {first.path} has {ours}: only datasets that "
                     "agree in this can be mixed"
                 )
+
+
+def _refuse_ragged(sources: Sequence[Gatherable]) -> None:
+    for dataset in sources:
+        if isinstance(dataset, ShardDataset) and dataset.is_ragged:
+            raise SelectionError(
+                f"{dataset.path}: pictures of different sizes, and boxes, cannot be mixed"
+            )
 
 
 def _differing(one: Any, other: Any) -> tuple[Any, Any]:

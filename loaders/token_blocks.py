@@ -9,7 +9,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from loaders.token_store import TOKENS, TokenStore, concatenate_into
+from loaders.split_columns import concatenate_into
+from loaders.token_store import TOKENS, TokenStore
 from loaders.token_views import TokenPart, count_of, first_of, widen
 from loaders.views import Part, Take
 

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from loaders.errors import SelectionError
-from loaders.token_store import TOKENS, TokenStore, concatenate_into
+from loaders.split_columns import concatenate_into
+from loaders.token_store import TOKENS, TokenStore
 from loaders.token_views import Labels, TokenPart, count_of, widen
 from loaders.views import Part, Take
 

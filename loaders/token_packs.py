@@ -9,7 +9,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from loaders.token_store import DOCUMENT_LENGTHS, TOKENS, TokenStore, concatenate_into
+from loaders.split_columns import concatenate_into
+from loaders.token_store import DOCUMENT_LENGTHS, TOKENS, TokenStore
 from loaders.token_views import Labels, TokenPart, widen
 from loaders.views import Part, Take
 

@@ -13,7 +13,8 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from loaders.dataset import Batch
-from loaders.token_store import KEY, METADATA, TokenStore, concatenate_into
+from loaders.split_columns import concatenate_into
+from loaders.token_store import KEY, METADATA, TokenStore
 from loaders.views import Part, Take, fresh, gather_batch
 
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from loaders.format.fields import FieldSpec
+from loaders.split_columns import Places, SplitColumns, concatenate_into
 
 Take = Callable[[tuple[int, ...], np.dtype[Any]], NDArray[Any]]
 """Gives an array of a shape and dtype, of arbitrary content."""
@@ -41,6 +42,20 @@ class View:
     def layout(self, indices: NDArray[np.int64]) -> tuple[tuple[int, ...], np.dtype[Any]]:
         """Return shape and dtype of the array that takes the rows of a batch."""
         return (len(indices), *self.field.shape), self.field.numpy_dtype
+
+    def parts(self) -> tuple["View", ...]:
+        """Return the array of a batch that it fills: itself."""
+        return (self,)
+
+    def gather(
+        self, columns: SplitColumns, places: Places, buffers: Mapping[str, NDArray[Any]]
+    ) -> None:
+        """Copy the stored rows of the samples into the array of its name."""
+        concatenate_into(columns.rows(self.field.name, places), buffers[self.name])
+
+    def shown(self, rows: Mapping[str, Tensor]) -> dict[str, Any]:
+        """Return its entry of a batch."""
+        return {self.name: self.show(rows[self.name])}
 
 
 class Part(Protocol):

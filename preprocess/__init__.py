@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from preprocess.check import check_dataset
     from preprocess.errors import OutputError, SampleError, SourceError
-    from preprocess.images.prepare import ImageOptions, images_to_shards
+    from preprocess.images.options import ImageOptions
+    from preprocess.images.prepare import images_to_shards
     from preprocess.plan import RunOptions
     from preprocess.report import Report
     from preprocess.tables.options import TableOptions
@@ -36,7 +37,7 @@ __all__ = [
 ]
 
 _MODULES = {
-    "ImageOptions": "images.prepare",
+    "ImageOptions": "images.options",
     "Report": "report",
     "RunOptions": "plan",
     "TableOptions": "tables.options",

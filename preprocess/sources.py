@@ -20,6 +20,21 @@ _REASONS: Final = 12
 
 
 @dataclass(frozen=True, slots=True)
+class PairedFile:
+    """A file that belongs to an item.
+
+    Attributes:
+        key: Path below its folder.
+        nbytes: Size when it was listed.
+        mtime_ns: Time of its last change when it was listed.
+    """
+
+    key: str
+    nbytes: int
+    mtime_ns: int
+
+
+@dataclass(frozen=True, slots=True)
 class Item:
     """One raw input before preparation.
 
@@ -32,6 +47,7 @@ class Item:
             group of Parquet.
         stop: Where it ends, exclusive; None for the end of the file.
         part_nbytes: Bytes of the file that this part takes, about; 0 for all.
+        mask: The file with its mask, below a folder of its own.
     """
 
     key: str
@@ -41,6 +57,11 @@ class Item:
     start: int = 0
     stop: int | None = None
     part_nbytes: int = 0
+    mask: PairedFile | None = None
+
+    def times(self) -> list[int]:
+        """Return the times of last change of all that it is made of."""
+        return [self.mtime_ns] if self.mask is None else [self.mtime_ns, self.mask.mtime_ns]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +132,8 @@ class Listing:
         for name, items in self.splits.items():
             for item in items:
                 part = f"\0{item.start}\0{item.stop}" if item.start or item.stop else ""
+                if item.mask is not None:
+                    part += f"\0mask\0{item.mask.key}\0{item.mask.nbytes}"
                 line = f"{name}\0{item.key}\0{item.nbytes}\0{item.label}{part}\n"
                 digest.update(line.encode(errors="surrogateescape"))
         digest.update("\0".join(self.classes).encode(errors="surrogateescape"))

@@ -15,8 +15,8 @@ from preprocess.values import ImageSizes, SizesCommand, join_sizes
 
 if TYPE_CHECKING:
     from preprocess.folders import LabelMode
+    from preprocess.images.options import Alpha, Background, ImageOptions
     from preprocess.images.policy import Depth, Icc, Pages
-    from preprocess.images.prepare import Alpha, Background, ImageOptions
     from preprocess.images.resize import Fit, Resample
 
 
@@ -35,10 +35,26 @@ if TYPE_CHECKING:
 @click.option("--grayscale", is_flag=True, help="Store one channel: BT.601 luma of the colours.")
 @click.option(
     "--fit",
-    type=click.Choice(["crop", "pad", "stretch"]),
+    type=click.Choice(["crop", "pad", "stretch", "shortest", "longest"]),
     default="crop",
     show_default=True,
-    help="crop: largest centred part of the shape; pad: whole picture on --background.",
+    help="crop: largest centred part of the shape; pad: whole picture on --background; shortest, "
+    "longest: that side has the size, and pictures keep their shape.",
+)
+@click.option(
+    "--no-upscale",
+    is_flag=True,
+    help="Enlarge nothing: smaller pictures are kept as they are, by crop and stretch refused.",
+)
+@click.option(
+    "--margin",
+    type=click.FloatRange(1, 4),
+    default=1.0,
+    metavar="X",
+    help="Store sides X times as long as named, for random crops when training.",
+)
+@click.option(
+    "--transforms", is_flag=True, help="Store which part of each picture went where, always."
 )
 @click.option(
     "--filter",
@@ -83,6 +99,33 @@ if TYPE_CHECKING:
     help="Of a TIFF: its first page, or each as a sample.",
 )
 @click.option(
+    "--masks",
+    type=FOLDER,
+    metavar="DIR",
+    help="Folder of masks, PNG of class indices: for a/b.jpg of SRC, a/b.png.",
+)
+@click.option(
+    "--mask-classes",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Refuse masks with values of N and more, but for the padding.",
+)
+@click.option(
+    "--mask-depth",
+    type=click.Choice(["8", "16"]),
+    default="8",
+    show_default=True,
+    help="Bits of a mask's values.",
+)
+@click.option(
+    "--mask-padding",
+    type=click.IntRange(min=0),
+    default=255,
+    show_default=True,
+    metavar="V",
+    help="Value of masks around padded pictures.",
+)
+@click.option(
     "--labels",
     type=click.Choice(["auto", "folders", "none"]),
     default="auto",
@@ -117,7 +160,7 @@ def images(ctx: click.Context, /, **options: Any) -> None:
 
 
 def _image_options(options: dict[str, Any]) -> "ImageOptions":
-    from preprocess.images.prepare import ImageOptions
+    from preprocess.images.options import ImageOptions
 
     try:
         return ImageOptions(
@@ -133,6 +176,13 @@ def _image_options(options: dict[str, Any]) -> "ImageOptions":
             labels=cast("LabelMode", options["labels"]),
             max_pixels=options["max_pixels"],
             follow_links=options["follow_links"],
+            no_upscale=options["no_upscale"],
+            margin=options["margin"],
+            transforms=options["transforms"],
+            masks=options["masks"],
+            mask_classes=options["mask_classes"],
+            mask_depth=cast("Depth", int(options["mask_depth"])),
+            mask_padding=options["mask_padding"],
         )
     except ValueError as error:
         raise click.UsageError(str(error)) from error

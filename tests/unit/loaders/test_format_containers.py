@@ -52,6 +52,8 @@ def random_rows(field: FieldSpec, count: int, seed: int = 0) -> NDArray[Any]:
     if field.record is not None:
         data = np.random.default_rng(seed).bytes(count * field.nbytes)
         return np.frombuffer(data, field.numpy_dtype).copy()
+    if field.dtype == "float32":
+        return np.random.default_rng(seed).random((count, *field.shape), np.float32)
     top = np.iinfo(field.dtype).max
     rows = np.random.default_rng(seed).integers(0, top, (count, *field.shape), endpoint=True)
     return rows.astype(field.numpy_dtype)
