@@ -11,27 +11,13 @@ from typing import Final
 
 from preprocess.errors import SampleError, SourceError
 from preprocess.folders import LabelMode, find_classes, find_splits
+from preprocess.paired import Boxes, PairedFile
 
 UNFINISHED: Final = (".part", ".partial", ".crdownload", ".download", ".tmp")
 """Endings of downloads that have not finished."""
 
 _REASONS: Final = 12
 """Reasons for ignoring files that are counted one by one."""
-
-
-@dataclass(frozen=True, slots=True)
-class PairedFile:
-    """A file that belongs to an item.
-
-    Attributes:
-        key: Path below its folder.
-        nbytes: Size when it was listed.
-        mtime_ns: Time of its last change when it was listed.
-    """
-
-    key: str
-    nbytes: int
-    mtime_ns: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +34,7 @@ class Item:
         stop: Where it ends, exclusive; None for the end of the file.
         part_nbytes: Bytes of the file that this part takes, about; 0 for all.
         mask: The file with its mask, below a folder of its own.
+        boxes: Its boxes.
     """
 
     key: str
@@ -58,6 +45,7 @@ class Item:
     stop: int | None = None
     part_nbytes: int = 0
     mask: PairedFile | None = None
+    boxes: Boxes | None = None
 
     def times(self) -> list[int]:
         """Return the times of last change of all that it is made of."""
@@ -132,8 +120,7 @@ class Listing:
         for name, items in self.splits.items():
             for item in items:
                 part = f"\0{item.start}\0{item.stop}" if item.start or item.stop else ""
-                if item.mask is not None:
-                    part += f"\0mask\0{item.mask.key}\0{item.mask.nbytes}"
+                part += "".join(paired.identity for paired in (item.mask, item.boxes) if paired)
                 line = f"{name}\0{item.key}\0{item.nbytes}\0{item.label}{part}\n"
                 digest.update(line.encode(errors="surrogateescape"))
         digest.update("\0".join(self.classes).encode(errors="surrogateescape"))

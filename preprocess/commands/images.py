@@ -126,6 +126,12 @@ if TYPE_CHECKING:
     help="Value of masks around padded pictures.",
 )
 @click.option(
+    "--boxes",
+    type=FOLDER,
+    metavar="PATH",
+    help="Boxes of the photos: a COCO json, or a folder of YOLO text files.",
+)
+@click.option(
     "--labels",
     type=click.Choice(["auto", "folders", "none"]),
     default="auto",
@@ -183,6 +189,7 @@ def _image_options(options: dict[str, Any]) -> "ImageOptions":
             mask_classes=options["mask_classes"],
             mask_depth=cast("Depth", int(options["mask_depth"])),
             mask_padding=options["mask_padding"],
+            boxes=options["boxes"],
         )
     except ValueError as error:
         raise click.UsageError(str(error)) from error

@@ -49,6 +49,7 @@ class ImageOptions:
         mask_classes: Values of masks are below it, or `mask_padding`; None allows all.
         mask_depth: Bits of a stored mask's values, 8 or 16.
         mask_padding: Value of masks around padded pictures.
+        boxes: A COCO json, or a folder of YOLO text files, with the boxes of the photos.
     """
 
     sizes: tuple[tuple[int, int], ...]
@@ -70,6 +71,7 @@ class ImageOptions:
     mask_classes: int | None = None
     mask_depth: Depth = 8
     mask_padding: int = 255
+    boxes: Path | None = None
 
     def __post_init__(self) -> None:
         """Refuse values outside their range."""
@@ -111,8 +113,8 @@ class ImageOptions:
             255,
         ):
             raise ValueError("mask_classes, mask_depth and mask_padding: only with masks")
-        if self.masks is not None and self.pages == "all":
-            raise ValueError("masks and pages='all': a mask is of one picture")
+        if self.pages == "all" and not (self.masks is None and self.boxes is None):
+            raise ValueError("pages='all': masks and boxes are of one picture a file")
 
     def policy(self) -> DecodePolicy:
         """Return what these options say of decoding."""
@@ -134,7 +136,7 @@ class ImageOptions:
     @property
     def has_transforms(self) -> bool:
         """Whether what was done to each picture is stored."""
-        paired = self.masks is not None
+        paired = not (self.masks is None and self.boxes is None)
         return self.transforms or paired or self.is_variable or self.fit == "pad"
 
     def stored(self, size: tuple[int, int]) -> tuple[int, int]:

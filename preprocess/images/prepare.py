@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from preprocess.errors import SourceError
+from preprocess.images.boxes import pair_boxes, read_boxes
 from preprocess.images.formats import HEAD_NBYTES, IMAGE_EXTENSIONS, sniff_format
 from preprocess.images.masks import pair_masks
 from preprocess.images.options import ImageOptions
@@ -14,6 +15,9 @@ from preprocess.plan import Plan, RunOptions, plan_run
 from preprocess.report import Report
 from preprocess.run import OnProgress, run
 from preprocess.sources import Wanted, list_folder
+
+MAX_CLASSES: Final = 1 << 16
+"""Classes that a label of 16 bits can tell apart."""
 
 WANTED: Final = Wanted(
     what="image",
@@ -45,15 +49,21 @@ def plan_images(
     """
     listing = list_folder(source, WANTED, labels=options.labels, follow_links=options.follow_links)
     check_paths(source, out)
-    if len(listing.classes) > 1 << 16:
+    if len(listing.classes) > MAX_CLASSES:
         raise SourceError(
-            f"{source}: {len(listing.classes):,} class folders, labels hold up to {1 << 16:,}; "
+            f"{source}: {len(listing.classes):,} class folders, labels hold up to {MAX_CLASSES:,}; "
             "--labels none stores none"
         )
     if options.masks is not None:
         masks = options.masks.absolute()
         options = replace(options, masks=masks)
         listing = pair_masks(listing, masks)
+    box_classes: tuple[str, ...] = ()
+    if options.boxes is not None:
+        annotations = read_boxes(options.boxes)
+        listing, box_classes = pair_boxes(listing, annotations), annotations.classes
+        if len(box_classes) > MAX_CLASSES:
+            raise SourceError(f"{options.boxes}: more than {MAX_CLASSES:,} classes of boxes")
     if limit is not None:
         listing = listing.limited(limit)
     recipes = {}
@@ -64,6 +74,7 @@ def plan_images(
             chosen=options,
             key_nbytes=longest,
             class_count=len(listing.classes) if labelled else 0,
+            box_classes=box_classes,
         )
     return plan_run(listing, out, recipes, run_options)
 

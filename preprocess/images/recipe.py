@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 
 from loaders.format.fields import TRANSFORM, FieldSpec
 from preprocess.errors import SampleError
+from preprocess.images.boxes import fit_boxes
 from preprocess.images.decode import decode_pictures
 from preprocess.images.decoder_settings import decoder_settings
 from preprocess.images.finish import Picture
 from preprocess.images.masks import check_mask, fit_mask, read_mask
 from preprocess.images.options import BACKGROUNDS, ImageOptions, size_name
-from preprocess.images.resize import fit_geometry, fit_sizes
+from preprocess.images.resize import Placement, fit_geometry, fit_sizes
 from preprocess.item_files import read_item
 from preprocess.recipe import Maker, Ragged, Rows
 from preprocess.sources import Item, Listing
@@ -41,11 +42,13 @@ class ImageRecipe:
         chosen: The user's options.
         key_nbytes: Bytes of the longest key.
         class_count: Classes of the dataset; 0 stores no label.
+        box_classes: Classes of boxes, in the order of their labels.
     """
 
     chosen: ImageOptions
     key_nbytes: int
     class_count: int
+    box_classes: tuple[str, ...] = ()
 
     @property
     def kind(self) -> str:
@@ -57,8 +60,10 @@ class ImageRecipe:
         values = asdict(self.chosen)
         sizes = [list(size) for size in self.chosen.sizes]
         alpha = self.chosen.alpha or self.chosen.background
-        changed = {"sizes": sizes, "alpha": alpha, "masks": self.chosen.masks is not None}
-        return {**values, **changed, "version": _VERSION}
+        changed: dict[str, Any] = {"sizes": sizes, "alpha": alpha}
+        for name in ("masks", "boxes"):  # not where they lie
+            changed[name] = values[name] is not None
+        return {**values, **changed, "box_classes": [*self.box_classes], "version": _VERSION}
 
     def facts(self) -> dict[str, Any]:
         """Return nothing: the options say it all."""
@@ -76,7 +81,7 @@ class ImageRecipe:
 
     @property
     def _label_dtype(self) -> str:
-        return "uint8" if self.class_count <= 1 << 8 else "uint16"
+        return _narrowest(self.class_count)
 
     def fields(self) -> tuple[FieldSpec, ...]:
         """Return one image field per size, the label if there are classes, and the key."""
@@ -107,6 +112,8 @@ class ImageRecipe:
                         ragged=chosen.is_variable,
                     )
                 )
+            if chosen.boxes is not None:
+                found += self._box_fields(size_name(size))
             if chosen.has_transforms:
                 name = f"transform_{size_name(size)}"
                 found.append(
@@ -119,10 +126,19 @@ class ImageRecipe:
             found.append(FieldSpec(name="page", dtype="uint32", shape=(), role="page"))
         return tuple(found)
 
+    def _box_fields(self, name: str) -> list[FieldSpec]:
+        labels = _narrowest(len(self.box_classes))
+        boxes, of_boxes = f"boxes_{name}", f"box_labels_{name}"
+        return [
+            FieldSpec(name=boxes, dtype="float32", shape=(4,), role="boxes", ragged=True),
+            FieldSpec(name=of_boxes, dtype=labels, shape=(), role="box_labels", ragged=True),
+        ]
+
     @property
     def one_to_one(self) -> bool:
         """Every photo is one sample of one size, unless the options say otherwise."""
-        return self.chosen.pages == "first" and not self.chosen.is_variable
+        chosen = self.chosen
+        return chosen.pages == "first" and not chosen.is_variable and chosen.boxes is None
 
     def expected_nbytes(self, item: Item) -> int:
         """Return the bytes of one sample, or an estimate where sizes or pages differ."""
@@ -161,6 +177,19 @@ class ImageRecipe:
                     yield held
             except SampleError as error:
                 yield error
+
+    def _boxes(
+        self, item: Item, picture: tuple[int, int], placement: Placement, name: str
+    ) -> dict[str, Any]:
+        """Return the boxes of a picture at one size, and their labels."""
+        if item.boxes is None:
+            raise SampleError(item.key, f"{self.chosen.boxes} does not list it")
+        try:
+            fitted, kept = fit_boxes(item.boxes, picture, placement)
+        except ValueError as error:
+            raise SampleError(item.key, str(error)) from error
+        labels = np.array([row[0] for row in item.boxes.rows], _narrowest(len(self.box_classes)))
+        return {f"boxes_{name}": fitted, f"box_labels_{name}": labels[kept]}
 
     def _mask(self, item: Item, picture: Picture) -> NDArray[Any] | None:
         """Return the whole mask of a picture, if masks are asked for: [H, W]."""
@@ -211,6 +240,8 @@ class ImageRecipe:
             if mask is not None:
                 fitted_mask = fit_mask(mask, (width, height), placement, chosen.mask_padding)
                 sample[f"mask_{name}"] = fitted_mask
+            if chosen.boxes is not None:
+                sample |= self._boxes(item, (width, height), placement, name)
             if chosen.has_transforms:
                 numbers = (width, height, *placement.source, *placement.target)
                 sample[f"transform_{name}"] = np.array(numbers, dtype="<u4")
@@ -226,6 +257,10 @@ class ImageRecipe:
             arrays={field.name: _row(field, sample[field.name]) for field in self.fields()},
             tallies={counted: (1,)} if counted else {},
         )
+
+
+def _narrowest(classes: int) -> str:
+    return "uint8" if classes <= 1 << 8 else "uint16"
 
 
 def _row(field: FieldSpec, array: Any) -> Any:
