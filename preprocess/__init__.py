@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from preprocess.check import check_dataset
     from preprocess.errors import OutputError, SampleError, SourceError
-    from preprocess.images.options import ImageOptions
+    from preprocess.images.options import ImageOptions, MetadataOptions, SplitOptions
     from preprocess.images.prepare import images_to_shards
     from preprocess.plan import RunOptions
     from preprocess.report import Report
@@ -20,11 +20,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ImageOptions",
+    "MetadataOptions",
     "OutputError",
     "Report",
     "RunOptions",
     "SampleError",
     "SourceError",
+    "SplitOptions",
     "TableOptions",
     "TextOptions",
     "TiktokenFile",
@@ -38,8 +40,10 @@ __all__ = [
 
 _MODULES = {
     "ImageOptions": "images.options",
+    "MetadataOptions": "images.options",
     "Report": "report",
     "RunOptions": "plan",
+    "SplitOptions": "images.options",
     "TableOptions": "tables.options",
     "TextOptions": "texts.options",
     "TiktokenFile": "tokens.tokenizer_tiktoken",

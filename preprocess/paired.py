@@ -43,3 +43,21 @@ class Boxes:
     def identity(self) -> str:
         """What tells them from others, as text."""
         return f"\0boxes\0{self.size}\0{self.rows}"
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """What a table says of an item.
+
+    Attributes:
+        labels: Classes that it belongs to, of those of which it may have several.
+        targets: Numbers to be predicted.
+    """
+
+    labels: tuple[int, ...]
+    targets: tuple[float, ...]
+
+    @property
+    def identity(self) -> str:
+        """What tells them from others, as text."""
+        return f"\0values\0{self.labels}\0{self.targets}"

@@ -11,7 +11,7 @@ from typing import Final
 
 from preprocess.errors import SampleError, SourceError
 from preprocess.folders import LabelMode, find_classes, find_splits
-from preprocess.paired import Boxes, PairedFile
+from preprocess.paired import Boxes, PairedFile, Values
 
 UNFINISHED: Final = (".part", ".partial", ".crdownload", ".download", ".tmp")
 """Endings of downloads that have not finished."""
@@ -35,6 +35,7 @@ class Item:
         part_nbytes: Bytes of the file that this part takes, about; 0 for all.
         mask: The file with its mask, below a folder of its own.
         boxes: Its boxes.
+        values: What a table says of it, beside its label.
     """
 
     key: str
@@ -46,6 +47,7 @@ class Item:
     part_nbytes: int = 0
     mask: PairedFile | None = None
     boxes: Boxes | None = None
+    values: Values | None = None
 
     def times(self) -> list[int]:
         """Return the times of last change of all that it is made of."""
@@ -120,7 +122,7 @@ class Listing:
         for name, items in self.splits.items():
             for item in items:
                 part = f"\0{item.start}\0{item.stop}" if item.start or item.stop else ""
-                part += "".join(paired.identity for paired in (item.mask, item.boxes) if paired)
+                part += "".join(p.identity for p in (item.mask, item.boxes, item.values) if p)
                 line = f"{name}\0{item.key}\0{item.nbytes}\0{item.label}{part}\n"
                 digest.update(line.encode(errors="surrogateescape"))
         digest.update("\0".join(self.classes).encode(errors="surrogateescape"))

@@ -10,12 +10,13 @@ from preprocess.commands.prepare import (
     load_early,
     make_run_options,
     preparing_options,
+    split_options,
 )
 from preprocess.values import ImageSizes, SizesCommand, join_sizes
 
 if TYPE_CHECKING:
     from preprocess.folders import LabelMode
-    from preprocess.images.options import Alpha, Background, ImageOptions
+    from preprocess.images.options import Alpha, Background, ImageOptions, MetadataOptions
     from preprocess.images.policy import Depth, Icc, Pages
     from preprocess.images.resize import Fit, Resample
 
@@ -147,6 +148,37 @@ if TYPE_CHECKING:
     help="Refuse pictures with more pixels before decoding them.",
 )
 @click.option("--follow-links", is_flag=True, help="Take what symbolic links point to.")
+@click.option(
+    "--metadata",
+    type=FOLDER,
+    metavar="FILE",
+    help="A .csv, .jsonl or .parquet with a row for each photo.",
+)
+@click.option(
+    "--key",
+    default="file_name",
+    show_default=True,
+    metavar="COLUMN",
+    help="Of the metadata: the path below SRC.",
+)
+@click.option("--label", metavar="COLUMN", help="Of the metadata: the class.")
+@click.option(
+    "--multi-label",
+    metavar="COLUMN",
+    help="Of the metadata: several classes, lists or, in CSV, with | between them.",
+)
+@click.option(
+    "--target", multiple=True, metavar="COLUMN", help="Of the metadata: a number to be predicted."
+)
+@split_options("photos")
+@click.option("--stratify", is_flag=True, help="Give every class these shares.")
+@click.option(
+    "--group-by", metavar="COLUMN", help="Of the metadata: its values are kept in one split."
+)
+@click.option("--split-column", metavar="COLUMN", help="Of the metadata: the split.")
+@click.option(
+    "--allow-leaks", is_flag=True, help="Keep exact copies of a photo that lie in several splits."
+)
 @preparing_options("photos")
 @click.pass_context
 def images(ctx: click.Context, /, **options: Any) -> None:
@@ -166,7 +198,7 @@ def images(ctx: click.Context, /, **options: Any) -> None:
 
 
 def _image_options(options: dict[str, Any]) -> "ImageOptions":
-    from preprocess.images.options import ImageOptions
+    from preprocess.images.options import ImageOptions, SplitOptions
 
     try:
         return ImageOptions(
@@ -190,6 +222,33 @@ def _image_options(options: dict[str, Any]) -> "ImageOptions":
             mask_depth=cast("Depth", int(options["mask_depth"])),
             mask_padding=options["mask_padding"],
             boxes=options["boxes"],
+            metadata=_metadata_options(options),
+            splits=SplitOptions(
+                validation=options["validation"],
+                test=options["test"],
+                seed=options["split_seed"],
+                stratify=options["stratify"],
+                group_by=options["group_by"],
+                column=options["split_column"],
+                allow_leaks=options["allow_leaks"],
+            ),
         )
     except ValueError as error:
         raise click.UsageError(str(error)) from error
+
+
+def _metadata_options(options: dict[str, Any]) -> "MetadataOptions | None":
+    from preprocess.images.options import MetadataOptions
+
+    if options["metadata"] is None:
+        for name in ("label", "multi_label", "target"):
+            if options[name]:
+                raise click.UsageError(f"--{name.replace('_', '-')}: only with --metadata")
+        return None
+    return MetadataOptions(
+        path=options["metadata"],
+        key=options["key"],
+        label=options["label"],
+        labels=options["multi_label"],
+        targets=tuple(options["target"]),
+    )

@@ -8,6 +8,7 @@ from typing import Final, Literal, get_args
 from preprocess.folders import LabelMode
 from preprocess.images.policy import MAX_PIXELS, DecodePolicy, Depth, Icc, Pages
 from preprocess.images.resize import MAX_SIDE, VARIABLE_FITS, Fit, Resample
+from preprocess.shares import check_shares
 
 Background = Literal["white", "black"]
 Alpha = Literal["white", "black", "keep", "drop"]
@@ -17,6 +18,69 @@ BACKGROUNDS: Final[Mapping[str, tuple[int, int, int]]] = {
 }
 
 _MAX_MARGIN: Final = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataOptions:
+    """A table beside the photos, and what its columns mean.
+
+    Attributes:
+        path: A .csv, .jsonl or .parquet.
+        key: Column with the path of each photo below the source.
+        label: Column with the class of each photo.
+        labels: Column with its classes where it may have several: lists, or in CSV texts with `|`
+            between them.
+        targets: Columns of numbers to be predicted, stored as float32.
+    """
+
+    path: Path
+    key: str = "file_name"
+    label: str | None = None
+    labels: str | None = None
+    targets: tuple[str, ...] = ()
+
+    def columns(self) -> tuple[str, ...]:
+        """Return the columns that every row must have."""
+        named = (self.key, self.label, self.labels, *self.targets)
+        return tuple(name for name in named if name is not None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitOptions:
+    """How photos that lie in no split folders are divided.
+
+    Attributes:
+        validation: Share for this split, by a stable hash of the key.
+        test: Share for this split.
+        seed: Chooses other photos for them.
+        stratify: Every class has these shares, by the rank of the hashes.
+        group_by: Column of the metadata; photos with the same value are of one split.
+        column: Column of the metadata that names the split.
+        allow_leaks: Keep exact copies that lie in several splits.
+    """
+
+    validation: float = 0.0
+    test: float = 0.0
+    seed: int = 0
+    stratify: bool = False
+    group_by: str | None = None
+    column: str | None = None
+    allow_leaks: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse shares outside their range, and ways to split that exclude each other."""
+        shares = check_shares(self.validation, self.test, self.seed)
+        if self.column is not None and shares:
+            raise ValueError("split column and shares: give one of them")
+        if not shares and (self.stratify or self.group_by is not None):
+            raise ValueError("stratify, group_by: only with shares for other splits")
+        if self.stratify and self.group_by is not None:
+            raise ValueError("stratify and group_by exclude each other")
+
+    @property
+    def divides(self) -> bool:
+        """Whether there is something to divide by."""
+        return self.column is not None or self.validation + self.test > 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +114,8 @@ class ImageOptions:
         mask_depth: Bits of a stored mask's values, 8 or 16.
         mask_padding: Value of masks around padded pictures.
         boxes: A COCO json, or a folder of YOLO text files, with the boxes of the photos.
+        metadata: A table beside the photos.
+        splits: How photos without split folders are divided.
     """
 
     sizes: tuple[tuple[int, int], ...]
@@ -72,6 +138,8 @@ class ImageOptions:
     mask_depth: Depth = 8
     mask_padding: int = 255
     boxes: Path | None = None
+    metadata: MetadataOptions | None = None
+    splits: SplitOptions = SplitOptions()
 
     def __post_init__(self) -> None:
         """Refuse values outside their range."""
@@ -97,6 +165,7 @@ class ImageOptions:
         if self.grayscale and self.alpha == "keep":
             raise ValueError("grayscale and alpha='keep': RGBA is stored, or one channel of grey")
         self._check_masks()
+        self._check_metadata()
         self.policy()  # checks the rest
 
     def _check_masks(self) -> None:
@@ -115,6 +184,13 @@ class ImageOptions:
             raise ValueError("mask_classes, mask_depth and mask_padding: only with masks")
         if self.pages == "all" and not (self.masks is None and self.boxes is None):
             raise ValueError("pages='all': masks and boxes are of one picture a file")
+
+    def _check_metadata(self) -> None:
+        columns = (self.splits.column, self.splits.group_by)
+        if self.metadata is None and any(name is not None for name in columns):
+            raise ValueError("a column to split or group by: only with metadata")
+        if self.metadata is not None and self.metadata.label is not None and self.labels != "auto":
+            raise ValueError("a label column and labels of folders: give one of them")
 
     def policy(self) -> DecodePolicy:
         """Return what these options say of decoding."""

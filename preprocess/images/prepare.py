@@ -8,8 +8,10 @@ from preprocess.errors import SourceError
 from preprocess.images.boxes import pair_boxes, read_boxes
 from preprocess.images.formats import HEAD_NBYTES, IMAGE_EXTENSIONS, sniff_format
 from preprocess.images.masks import pair_masks
+from preprocess.images.metadata import Entry, pair_metadata, read_metadata
 from preprocess.images.options import ImageOptions
 from preprocess.images.recipe import ImageRecipe
+from preprocess.images.splits import report_copies, split_photos
 from preprocess.output import check_paths
 from preprocess.plan import Plan, RunOptions, plan_run
 from preprocess.report import Report
@@ -47,8 +49,16 @@ def plan_images(
         SourceError: There is nothing to prepare.
         OutputError: The folders overlap.
     """
-    listing = list_folder(source, WANTED, labels=options.labels, follow_links=options.follow_links)
+    by_column = options.metadata is not None and options.metadata.label is not None
+    labels = "none" if by_column else options.labels
+    listing = list_folder(source, WANTED, labels=labels, follow_links=options.follow_links)
     check_paths(source, out)
+    table: dict[str, Entry] = {}
+    several: tuple[str, ...] = ()
+    if options.metadata is not None:
+        table = read_metadata(options.metadata, options.splits)
+        listing, several = pair_metadata(listing, options.metadata, table)
+    listing = split_photos(listing, options.splits, table)
     if len(listing.classes) > MAX_CLASSES:
         raise SourceError(
             f"{source}: {len(listing.classes):,} class folders, labels hold up to {MAX_CLASSES:,}; "
@@ -66,6 +76,7 @@ def plan_images(
             raise SourceError(f"{options.boxes}: more than {MAX_CLASSES:,} classes of boxes")
     if limit is not None:
         listing = listing.limited(limit)
+    listing = report_copies(listing, allow_leaks=options.splits.allow_leaks)
     recipes = {}
     for name, items in listing.splits.items():
         longest = max(len(item.key.encode(errors="surrogateescape")) for item in items)
@@ -75,6 +86,7 @@ def plan_images(
             key_nbytes=longest,
             class_count=len(listing.classes) if labelled else 0,
             box_classes=box_classes,
+            label_classes=several,
         )
     return plan_run(listing, out, recipes, run_options)
 

@@ -43,12 +43,14 @@ class ImageRecipe:
         key_nbytes: Bytes of the longest key.
         class_count: Classes of the dataset; 0 stores no label.
         box_classes: Classes of boxes, in the order of their labels.
+        label_classes: Classes of which a photo may have several, in the order of their labels.
     """
 
     chosen: ImageOptions
     key_nbytes: int
     class_count: int
     box_classes: tuple[str, ...] = ()
+    label_classes: tuple[str, ...] = ()
 
     @property
     def kind(self) -> str:
@@ -63,7 +65,11 @@ class ImageRecipe:
         changed: dict[str, Any] = {"sizes": sizes, "alpha": alpha}
         for name in ("masks", "boxes"):  # not where they lie
             changed[name] = values[name] is not None
-        return {**values, **changed, "box_classes": [*self.box_classes], "version": _VERSION}
+        metadata = self.chosen.metadata
+        changed["metadata"] = metadata is not None
+        changed["targets"] = [] if metadata is None else [*metadata.targets]
+        changed |= {"box_classes": [*self.box_classes], "label_classes": [*self.label_classes]}
+        return {**values, **changed, "version": _VERSION}
 
     def facts(self) -> dict[str, Any]:
         """Return nothing: the options say it all."""
@@ -121,10 +127,36 @@ class ImageRecipe:
                 )
         if self.class_count:
             found.append(FieldSpec(name="label", dtype=self._label_dtype, shape=(), role="label"))
+        found += self._value_fields()
         found.append(FieldSpec(name="key", dtype="uint8", shape=(self.key_nbytes,), role="key"))
         if self.chosen.pages == "all":
             found.append(FieldSpec(name="page", dtype="uint32", shape=(), role="page"))
         return tuple(found)
+
+    def _value_fields(self) -> list[FieldSpec]:
+        metadata = self.chosen.metadata
+        found = []
+        if self.label_classes:
+            shape = (len(self.label_classes),)
+            found.append(FieldSpec(name="labels", dtype="uint8", shape=shape, role="labels"))
+        if metadata is not None and metadata.targets:
+            shape = (len(metadata.targets),)
+            found.append(FieldSpec(name="targets", dtype="float32", shape=shape, role="targets"))
+        return found
+
+    def _values(self, item: Item) -> dict[str, Any]:
+        """Return what the table says of a photo, as it is stored."""
+        values = item.values
+        found: dict[str, Any] = {}
+        for field in self._value_fields():
+            if values is None:
+                raise SampleError(item.key, "the metadata do not list it")
+            if field.role == "targets":
+                found[field.name] = np.array(values.targets, "<f4")
+            else:
+                found[field.name] = np.zeros(field.shape, np.uint8)
+                found[field.name][list(values.labels)] = 1
+        return found
 
     def _box_fields(self, name: str) -> list[FieldSpec]:
         labels = _narrowest(len(self.box_classes))
@@ -249,6 +281,7 @@ class ImageRecipe:
             sample["label"] = np.array(item.label, dtype=self._label_dtype)
         key = item.key.encode(errors="surrogateescape")
         sample["key"] = np.frombuffer(key.ljust(self.key_nbytes, b"\0"), np.uint8)
+        sample |= self._values(item)
         if chosen.pages == "all":
             sample["page"] = np.array(picture.page, dtype="<u4")
         counted = "" if picture.profiled == "none" else f"icc_{picture.profiled}"

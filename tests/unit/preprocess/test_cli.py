@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from preprocess import cli
 from preprocess.cli import prep
-from preprocess.images import prepare as images
+from preprocess.images import recipe as images
 from preprocess.sources import Listing, list_folder
 from tests.synthetic import write_damaged, write_image_tree
 
