@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from loaders.augment import Augment
     from loaders.batches import Loader
     from loaders.box_maps import boxes_to_original, boxes_to_stored
     from loaders.dataset import ShardDataset, open_dataset
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     )
     from loaders.mix import Mix
     from loaders.normalize import Normalize, NormalizedModel
+    from loaders.residency import ResidencyEstimate, estimate_residency
     from loaders.standardize import Standardize
     from loaders.table_encoder import TableEncoder
     from loaders.tables import TableDataset, open_table
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from loaders.tokens import TokenDataset, open_token_file, open_tokens
 
 __all__ = [
+    "Augment",
     "DeviceError",
     "FormatError",
     "ImageTypeError",
@@ -41,6 +44,7 @@ __all__ = [
     "Normalize",
     "NormalizeError",
     "NormalizedModel",
+    "ResidencyEstimate",
     "SelectionError",
     "ShardDataset",
     "ShardsError",
@@ -52,6 +56,7 @@ __all__ = [
     "boxes_to_original",
     "boxes_to_stored",
     "document_mask",
+    "estimate_residency",
     "open_dataset",
     "open_table",
     "open_token_file",
@@ -59,10 +64,12 @@ __all__ = [
 ]
 
 _MODULES = {
+    "Augment": "augment",
     "Loader": "batches",
     "Mix": "mix",
     "Normalize": "normalize",
     "NormalizedModel": "normalize",
+    "ResidencyEstimate": "residency",
     "ShardDataset": "dataset",
     "Standardize": "standardize",
     "TableDataset": "tables",
@@ -71,6 +78,7 @@ _MODULES = {
     "boxes_to_original": "box_maps",
     "boxes_to_stored": "box_maps",
     "document_mask": "token_packs",
+    "estimate_residency": "residency",
     "open_dataset": "dataset",
     "open_table": "tables",
     "open_token_file": "tokens",

@@ -2,7 +2,7 @@
 
 import hashlib
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -237,6 +237,15 @@ class ShardDataset(Dataset[dict[str, Any]]):
         places = self._columns.places(indices)
         for shown in self.shown:
             shown.gather(self._columns, places, buffers)
+
+    @property
+    def stored_nbytes(self) -> int:
+        """Bytes of the fields that samples show, those of other sizes left out."""
+        return self._columns.stored_nbytes(shown.field for shown in self.shown)
+
+    def maps(self) -> Iterator[NDArray[Any]]:
+        """Open the files of these fields, read-only."""
+        return self._columns.opened(shown.field for shown in self.shown)
 
     @property
     def made_nbytes(self) -> int:

@@ -26,12 +26,14 @@ class RaggedPart:
         on_device: Whether it travels to the device of a batch.
         shape_of: Indices -> shape.
         dtype: Of it.
+        fixed: False: samples differ in it.
     """
 
     name: str
     on_device: bool
     shape_of: Callable[[NDArray[np.int64]], tuple[int, ...]]
     dtype: np.dtype[Any]
+    fixed: bool = False
 
     def layout(self, indices: NDArray[np.int64]) -> tuple[tuple[int, ...], np.dtype[Any]]:
         """Return shape and dtype of the array for the samples [B] of a batch."""

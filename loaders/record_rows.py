@@ -1,5 +1,6 @@
 """The records of a split, out of the maps of its shards into one array of bytes."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -29,6 +30,7 @@ class RecordPart:
     nbytes: int
     name: str = RECORD
     on_device: bool = True
+    fixed: bool = True
 
     def layout(self, indices: NDArray[np.int64]) -> tuple[tuple[int, ...], np.dtype[Any]]:
         """Return shape and dtype of the array for the samples [B] of a batch."""
@@ -99,6 +101,11 @@ class RecordRows:
             self._map(0)
         # The default mode="raise" copies through a hidden buffer at half the speed.
         self._all.take(rows, axis=0, out=out, mode="clip")
+
+    def maps(self) -> Iterator[NDArray[np.uint8]]:
+        """Open all shards that hold records: [count, nbytes] each, read-only."""
+        for shard in np.flatnonzero(self._ends > self._starts).tolist():
+            yield self._map(shard)
 
     def _shards(self, indices: NDArray[np.int64]) -> NDArray[Any]:
         if len(self._ends) <= _FEW:

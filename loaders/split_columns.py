@@ -1,6 +1,6 @@
 """The stored columns of a split: maps that are opened when first touched, and rows out of them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from loaders.errors import FormatError
 from loaders.format.columns import open_column
 from loaders.format.containers import CONTAINERS
+from loaders.format.fields import FieldSpec
 from loaders.format.spec import Manifest
 
 Places = list[tuple[int, int]]
@@ -56,6 +57,19 @@ class SplitColumns:
                 found = open_column(self._path, self._manifest, self._split, name, shard)
             self.maps[name, shard] = found
         return found
+
+    def stored_nbytes(self, fields: Iterable[FieldSpec]) -> int:
+        """Return the bytes of the columns of these fields, in all shards."""
+        names = (column.name for field in fields for column in field.columns())
+        found = (self._columns[name] for name in names)
+        return sum(sum(rows) * column.nbytes for column, rows in found)
+
+    def opened(self, fields: Iterable[FieldSpec]) -> Iterator[NDArray[Any]]:
+        """Open all columns of these fields, in all shards: read-only maps."""
+        for name in [column.name for field in fields for column in field.columns()]:
+            for shard, count in enumerate(self._columns[name][1]):
+                if count:
+                    yield self.column(name, shard)
 
     def places(self, indices: NDArray[np.int64]) -> Places:
         """Return shard and row of each sample."""

@@ -2,7 +2,8 @@
 
 import hashlib
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final, get_args
 
@@ -114,8 +115,7 @@ class TableDataset(Dataset[dict[str, Any]]):
         if split not in self.manifest.splits:
             stored = ", ".join(self.manifest.splits)
             raise SelectionError(f"{path}: no split {split!r}; stored are {stored}: give split=...")
-        record = self._checked_record()
-        nbytes = self.schema.record_dtype.itemsize
+        record, nbytes = self._checked_record(), self.schema.record_dtype.itemsize
         self._rows = RecordRows(path, self.manifest, split, RECORD, nbytes)
         columns = sort_columns(self.schema, str(path))
         self._check_codes([*columns.categorical, *columns.vectors])
@@ -138,7 +138,6 @@ class TableDataset(Dataset[dict[str, Any]]):
                 f"{self.path}: {self.split} has no field {RECORD!r} of the columns in the schema; "
                 'run "prep check" or prepare it again'
             )
-
         return record
 
     def _check_codes(self, specs: Sequence[ColumnSpec]) -> None:
@@ -175,8 +174,7 @@ class TableDataset(Dataset[dict[str, Any]]):
     @property
     def statistics(self) -> Mapping[str, ColumnStatistics]:
         """What the training rows hold, of each column that has statistics."""
-        columns = self.schema.columns
-        return {s.name: s.statistics for s in columns if s.statistics is not None}
+        return {s.name: s.statistics for s in self.schema.columns if s.statistics is not None}
 
     @property
     def cardinalities(self) -> tuple[int, ...]:
@@ -209,9 +207,8 @@ class TableDataset(Dataset[dict[str, Any]]):
             (s.name, s.kind, s.role, s.dtype, s.length, s.offset, s.exponent, s.nullable, s.buckets)
             for s in self.schema.columns
         ]
-        extras = self.manifest.extras
         paths = {s.name: s.vocabulary for s in self.schema.columns if s.vocabulary is not None}
-        return columns, {name: extras[path][1] for name, path in paths.items()}
+        return columns, {name: self.manifest.extras[path][1] for name, path in paths.items()}
 
     def vocabulary(self, name: str) -> tuple[str, ...]:
         """Return the values of a column in the order of their codes.
@@ -263,6 +260,15 @@ class TableDataset(Dataset[dict[str, Any]]):
         """
         self._rows.gather_into(indices, buffers[RECORD])
         self._texts.gather_into(indices, buffers)
+
+    @property
+    def stored_nbytes(self) -> int:
+        """Bytes of the records and texts."""
+        return len(self) * self.schema.record_dtype.itemsize + self._texts.stored_nbytes
+
+    def maps(self) -> Iterator[NDArray[Any]]:
+        """Open the files of the records and texts."""
+        return chain(self._rows.maps(), self._texts.maps())
 
     @property
     def made_nbytes(self) -> int:

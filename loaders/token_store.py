@@ -1,7 +1,7 @@
 """One split of a tokens dataset as maps: which layout it has, and the values of each sample."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -161,6 +161,15 @@ class TokenStore:
             FormatError: It is not what the manifest promises.
         """
         return self._columns.column(name, shard)
+
+    @property
+    def stored_nbytes(self) -> int:
+        """Bytes of all columns."""
+        return self._columns.stored_nbytes(self.fields.values())
+
+    def maps(self) -> Iterator[NDArray[Any]]:
+        """Open all columns of all shards."""
+        return self._columns.opened(self.fields.values())
 
     def places(self, indices: NDArray[np.int64]) -> Places:
         """Return shard and row of each sample."""

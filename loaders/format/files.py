@@ -7,7 +7,7 @@ import math
 import mmap
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Final
 
@@ -111,12 +111,14 @@ def publish(temporary: Path, path: Path) -> None:
     os.replace(temporary, path)
 
 
-def write_atomically(path: Path, data: bytes, *, work: Path | None = None) -> None:
-    """Write a small file so that a reader sees the old one, the new one, or none: never a part.
+def write_atomically(
+    path: Path, data: bytes | Iterable[bytes], *, work: Path | None = None
+) -> None:
+    """Write a file so that a reader sees the old one, the new one, or none: never a part.
 
     Args:
         path: The file's name.
-        data: All of its bytes.
+        data: All of its bytes, or parts of them one after the other.
         work: Folder on the same file system for the temporary file; `path`'s own by default.
 
     Raises:
@@ -126,7 +128,8 @@ def write_atomically(path: Path, data: bytes, *, work: Path | None = None) -> No
     made = [folder for folder in path.parents if not folder.exists()]
     try:
         with temporary.open("wb", buffering=0) as file:
-            write_all(file.fileno(), data)
+            for part in [data] if isinstance(data, bytes) else data:
+                write_all(file.fileno(), part)
             os.fsync(file.fileno())
         publish(temporary, path)
     except BaseException:

@@ -11,7 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image  # noqa: TID253 - a test may load what it compares with
 
-from loaders import Loader, boxes_to_original, boxes_to_stored, open_dataset
+from loaders import (
+    Augment,
+    Loader,
+    SelectionError,
+    boxes_to_original,
+    boxes_to_stored,
+    open_dataset,
+)
 from preprocess import ImageOptions, RunOptions, SourceError, images_to_shards
 from preprocess.images.boxes import fit_boxes
 from preprocess.images.resize import FITS, Fit, fit_geometry
@@ -100,6 +107,11 @@ def test_batches_of_boxes_are_lists_or_padded(tmp_path: Path) -> None:
     lists = open_dataset(tmp_path / "out", size=32)
     batch = next(iter(Loader(lists, 3, shuffle=False)))
     assert [len(boxes) for boxes in batch["boxes"]] == [2, 1, 0]
+    with pytest.raises(SelectionError, match="augment cuts 'image' alone"):
+        Loader(lists, 3, augment=Augment(flip=0.5))
+    resident = Loader(lists, 3, shuffle=False, residency="ram")
+    for boxes, again in zip(batch["boxes"], next(iter(resident))["boxes"], strict=True):
+        assert torch.equal(boxes, again)
     padded = open_dataset(tmp_path / "out", size=32, padded=True)
     filled = next(iter(Loader(padded, 3, shuffle=False)))
     assert filled["boxes"].shape == (3, 2, 4)
