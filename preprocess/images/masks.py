@@ -167,7 +167,7 @@ def check_mask(
         raise ValueError(
             f"{width} x {height}, its photo is {across} x {down} upright: another shape"
         )
-    values = np.unique(mask)
+    values = np.flatnonzero(np.bincount(mask.reshape(-1)))
     allowed = f"0 to {2**depth - 1}"
     bad = values[values >= 2**depth]
     if classes is not None and not len(bad):

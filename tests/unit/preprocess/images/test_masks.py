@@ -240,7 +240,7 @@ def test_a_changed_mask_is_another_input_and_a_moved_one_is_not(tmp_path: Path) 
         ({"masks": Path("m"), "mask_classes": 257}, "mask_classes=257: expected 1 to 256"),
         ({"masks": Path("m"), "mask_padding": 256}, "mask_padding=256: expected 0 to 255"),
         ({"masks": Path("m"), "mask_depth": 12}, "mask_depth=12"),
-        ({"masks": Path("m"), "pages": "all"}, "a mask is of one picture"),
+        ({"masks": Path("m"), "pages": "all"}, "of one picture a file"),
     ],
 )
 def test_mask_options_out_of_range_are_refused(options: dict[str, Any], message: str) -> None:
