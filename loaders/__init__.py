@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from loaders.tables import TableDataset, open_table
     from loaders.token_packs import document_mask
     from loaders.tokens import TokenDataset, open_token_file, open_tokens
+    from loaders.weighted import Weighted
 
 __all__ = [
     "Augment",
@@ -53,6 +54,7 @@ __all__ = [
     "TableEncoder",
     "TokenDataset",
     "VersionError",
+    "Weighted",
     "boxes_to_original",
     "boxes_to_stored",
     "document_mask",
@@ -75,6 +77,7 @@ _MODULES = {
     "TableDataset": "tables",
     "TableEncoder": "table_encoder",
     "TokenDataset": "tokens",
+    "Weighted": "weighted",
     "boxes_to_original": "box_maps",
     "boxes_to_stored": "box_maps",
     "document_mask": "token_packs",

@@ -1,18 +1,18 @@
 """Random access to a dataset: index -> shard -> rows of a map. Knows no modality but by table."""
 
 import hashlib
-import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch.utils.data import Dataset
-from torch.utils.data._utils.collate import default_collate_fn_map
 
 from loaders.errors import FormatError, SelectionError
+from loaders.field_rows import FieldRows
 from loaders.format.containers import CONTAINERS
 from loaders.format.files import MANIFEST
 from loaders.format.spec import (
@@ -20,8 +20,9 @@ from loaders.format.spec import (
     read_manifest,
 )
 from loaders.images import Shown, Size, image_views
+from loaders.samples import CLASS, Batch, SampleDataset
 from loaders.split_columns import SplitColumns
-from loaders.views import Part, Take, fresh, gather_batch
+from loaders.views import Part, Take, View, fresh
 
 _VIEWS: Final[Mapping[str, Callable[..., tuple[Shown, ...]]]] = {"images": image_views}
 """Kind in the manifest -> what samples of that kind show."""
@@ -53,32 +54,7 @@ def open_dataset(
     return ShardDataset(Path(path).absolute(), split, size, padded=padded)
 
 
-class Batch(dict[str, Any]):
-    """A batch that is ready: what `ShardDataset.__getitems__` returns, a dict by field name.
-
-    torch's `default_collate` looks at element 0 of what it is given, to stack samples. Here it
-    finds a mark, registered in torch's table of collate functions, that lets the batch pass, so a
-    plain `DataLoader(ds, batch_size=64)` needs no `collate_fn`.
-    """
-
-    def __missing__(self, key: object) -> "_Ready":
-        if key == 0:
-            return _Ready()
-        raise KeyError(key)
-
-
-class _Ready:
-    """Marks a batch that needs no collating."""
-
-
-def _pass_batch(batch: Batch, *, collate_fn_map: object = None) -> dict[str, Any]:  # noqa: ARG001
-    return dict(batch)
-
-
-default_collate_fn_map[_Ready] = _pass_batch
-
-
-class ShardDataset(Dataset[dict[str, Any]]):
+class ShardDataset(SampleDataset):
     """One split of a dataset as a map-style torch dataset.
 
     `ds[i]` is one sample, `ds.__getitems__([...])` a whole batch in one gather; both are dicts by
@@ -125,6 +101,10 @@ class ShardDataset(Dataset[dict[str, Any]]):
             self._spec, size, str(path), self._columns, padded=padded, mask_fill=int(fill)
         )
         self.views: tuple[Part, ...] = tuple(p for shown in self.shown for p in shown.parts())
+        fixed = [shown for shown in self.shown if isinstance(shown, View)]
+        self._ragged = [shown for shown in self.shown if not isinstance(shown, View)]
+        self._rows = {v.name: FieldRows(path, self.manifest, split, v.field.name) for v in fixed}
+        self._show_all(self._spec.count)
 
     def _check_sizes(self) -> None:
         """Refuse a manifest whose file sizes do not follow from its shapes and counts."""
@@ -142,19 +122,16 @@ class ShardDataset(Dataset[dict[str, Any]]):
                         f"{nbytes} bytes, {count} rows need {expected}"
                     )
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        options = {"size": self._size, "padded": self._padded}
-        return _reopen, (self.path, self.split, options, self.fingerprint)
-
-    def __len__(self) -> int:
-        return self._spec.count
+    def _opening(self) -> tuple[Callable[..., SampleDataset], tuple[Any, ...]]:
+        made = partial(ShardDataset, padded=self._padded)
+        return made, (self.path, self.split, self._size)
 
     def __repr__(self) -> str:
         shapes = ", ".join(
             f"{v.name} {v.field.dtype}{'[*]' * v.field.ragged}{list(v.field.shape)}"
             for v in self.shown
         )
-        return f"ShardDataset({str(self.path)!r}, {self.split!r}: {len(self):,} samples, {shapes})"
+        return f"ShardDataset({str(self.path)!r}, {self.split!r}: {self._counted}, {shapes})"
 
     def with_size(self, size: Size) -> "ShardDataset":
         """Return the same samples at another stored size.
@@ -200,52 +177,54 @@ class ShardDataset(Dataset[dict[str, Any]]):
                 return found
         return None
 
-    def __getitem__(self, index: int) -> dict[str, Any]:
-        position = operator.index(index)
-        if not -len(self) <= position < len(self):
-            raise IndexError(f"index {position} is out of range for {len(self)} samples")
-        batch = self.__getitems__([position % len(self)])
-        sample = {name: value[0] for name, value in batch.items()}
+    def _first(self, batch: dict[str, Any]) -> dict[str, Any]:
         # As other datasets return labels; a batch of them is collated to the same int64.
         return {
             name: value.item() if isinstance(value, torch.Tensor) and value.ndim == 0 else value
-            for name, value in sample.items()
+            for name, value in super()._first(batch).items()
         }
 
-    def __getitems__(self, indices: Sequence[int] | NDArray[Any] | torch.Tensor) -> Batch:
-        """Return a whole batch in one gather.
-
-        Args:
-            indices: [B] integers in -len..len-1, in any order, repeats allowed.
-
-        Returns:
-            A dict by field name, see the class.
-
-        Raises:
-            IndexError: An index is out of range.
-            FormatError: A shard is not what the manifest promises.
-        """
-        return Batch(gather_batch(self, indices))
+    def _codes(self, field: str) -> tuple[NDArray[Any], Mapping[str, int]]:
+        labels = [view for view in self.shown if view.field.role == "label"]
+        if field != CLASS or not labels:
+            return super()._codes(field)
+        view = labels[0]
+        codes = self._rows[view.name].column(slice(view.field.nbytes), view.field.dtype)
+        return codes, {name: number for number, name in enumerate(self.classes)}
 
     def gather_into(self, indices: NDArray[np.int64], buffers: Mapping[str, NDArray[Any]]) -> None:
         """Copy the stored rows of a batch into arrays of the caller.
 
         Args:
-            indices: [B] integers in 0..len-1.
+            indices: [B] stored indices, in 0..span-1.
             buffers: View name -> [B, *field.shape] of the stored dtype, for every view.
         """
-        places = self._columns.places(indices)
-        for shown in self.shown:
-            shown.gather(self._columns, places, buffers)
+        for name, rows in self._rows.items():
+            rows.gather_into(
+                indices, buffers[name].reshape(-1).view(np.uint8).reshape(-1, rows.row_nbytes)
+            )
+        if self._ragged:
+            places = self._columns.places(indices)
+            for shown in self._ragged:
+                shown.gather(self._columns, places, buffers)
+
+    def stretches(self, indices: NDArray[np.int64]) -> Iterator[NDArray[Any]]:
+        """Yield the parts of maps that a gather of ascending stored indices [B] reads."""
+        fixed = chain.from_iterable(rows.stretches(indices) for rows in self._rows.values())
+        places = self._columns.places(indices) if self._ragged else []
+        ragged = (self._columns.slices(v.field.name, places) for v in self._ragged)
+        return chain(fixed, chain.from_iterable(ragged))
 
     @property
     def stored_nbytes(self) -> int:
         """Bytes of the fields that samples show, those of other sizes left out."""
-        return self._columns.stored_nbytes(shown.field for shown in self.shown)
+        fixed = sum(v.field.nbytes for v in self.shown if isinstance(v, View))
+        return self.span * fixed + self._columns.stored_nbytes(v.field for v in self._ragged)
 
     def maps(self) -> Iterator[NDArray[Any]]:
         """Open the files of these fields, read-only."""
-        return self._columns.opened(shown.field for shown in self.shown)
+        found = chain.from_iterable(rows.maps() for rows in self._rows.values())
+        return chain(found, self._columns.opened(v.field for v in self._ragged))
 
     @property
     def made_nbytes(self) -> int:
@@ -266,11 +245,3 @@ class ShardDataset(Dataset[dict[str, Any]]):
         return Batch(
             {name: value for shown in self.shown for name, value in shown.shown(rows).items()}
         )
-
-
-def _reopen(path: Path, split: str, options: Any, fingerprint: str) -> ShardDataset:
-    """Open the dataset again in another process, and only the very same one."""
-    dataset = ShardDataset(path, split, **options)
-    if dataset.fingerprint != fingerprint:
-        raise FormatError(f"{path}: the dataset was replaced while it was open; open it again")
-    return dataset

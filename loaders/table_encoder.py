@@ -24,6 +24,12 @@ _FIRST: Final = 2
 _NULL_VALUES: Final = "null_values"
 """Key of the recipe: what fields of CSV stood for no value, where they were not quoted."""
 
+_TEXT: Final = "text"
+"""Key of the recipe: the columns whose tokens are stored beside the records."""
+
+_TOKENIZER: Final = "tokenizer"
+"""Folder of a dataset with the tokenizer of these texts."""
+
 _TRUTH: Final = {"false": ("False", "FALSE"), "true": ("True", "TRUE")}
 
 
@@ -61,6 +67,8 @@ class TableEncoder:
 
     Attributes:
         schema: The columns.
+        text_names: Columns of texts, whose tokens lie beside the records: `encode` passes them
+            over, and `batch` refuses them, since it could not give "tokens" and "length".
     """
 
     def __init__(
@@ -94,6 +102,8 @@ class TableEncoder:
             classes = self._codes[self._target]
             more = {way: code for text, code in classes.items() for way in _TRUTH[text]}
             self._codes[self._target] = {**classes, **more}
+        self.text_names = tuple(manifest.recipe.get(_TEXT, ()))
+        self._root = root
         words = manifest.recipe.get(_NULL_VALUES, ())
         self._null_values = frozenset(word for word in words if isinstance(word, str))
 
@@ -102,6 +112,7 @@ class TableEncoder:
 
         Args:
             data: Column -> [n] values, a list or an array; or a DataFrame of pandas or polars.
+                A column `a.b` may also stand in dicts of a column `a`.
                 Columns that the schema does not have are passed over. The target may be left out;
                 it is then 0 in the records. Parts of times (`when.year`) are made of the times
                 (`when`) where they are not given.
@@ -159,9 +170,18 @@ class TableEncoder:
             none.
 
         Raises:
-            SelectionError: As for `encode`.
+            SelectionError: As for `encode`; or there is a column of texts.
         """
         given = _columns(data)
+        for name in self.text_names:
+            if name in given:
+                raise SelectionError(
+                    f"column {name!r}: no tokens are made of texts here; leave it out, and encode "
+                    f"it with the tokenizer in {self._root / _TOKENIZER}, as by "
+                    "transformers.AutoTokenizer.from_pretrained: batches have the ids of each "
+                    "text, and the end-of-text token behind them, in 'tokens', padded to the "
+                    "longest, and their number in 'length'"
+                )
         records = self.encode(data)
         rows = torch.from_numpy(records.view(np.uint8).reshape(len(records), records.itemsize))
         left_out = self._target is not None and self._target not in given
@@ -192,6 +212,8 @@ class TableEncoder:
             if times.kind in {"date", "datetime"}:
                 values = self._without_words(times, _sequence(stem, given[stem]))
                 return encode_part(times, values, part)
+        if (members := _members(spec.name, given)) is not None:
+            return self._without_words(spec, members)
         if spec.role == "target":
             return None
         raise SelectionError(f"column {spec.name!r} is missing; given are {sorted(given)}")
@@ -206,6 +228,24 @@ class TableEncoder:
         if isinstance(values, np.ndarray) or not words or spec.kind == "vector":
             return values
         return [None if isinstance(v, str) and v in words else v for v in values]
+
+
+def _members(name: str, given: Mapping[str, Any]) -> Values | None:
+    """Return what stands under a name such as `a.b` in a column `a` of dicts; None without one."""
+    for stem in (name[:place] for place, mark in enumerate(name) if mark == "."):
+        if stem in given:
+            values = _sequence(stem, given[stem])
+            if all(value is None or isinstance(value, Mapping) for value in values):
+                inner = name[len(stem) + 1 :]
+                return [None if value is None else _member(inner, value) for value in values]
+    return None
+
+
+def _member(name: str, value: Mapping[str, Any]) -> Any:
+    if name in value:
+        return value[name]
+    found = _members(name, {key: [inner] for key, inner in value.items()})
+    return None if found is None else found[0]
 
 
 def _columns(data: Mapping[str, Any] | Frame) -> Mapping[str, Any]:

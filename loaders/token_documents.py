@@ -1,6 +1,6 @@
 """Whole documents, back to back: batches for attention kernels of variable length."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from loaders.errors import SelectionError
-from loaders.split_columns import concatenate_into
-from loaders.token_store import TOKENS, TokenStore
+from loaders.token_store import TOKENS, TokenStore, concatenate_into
 from loaders.token_views import Labels, TokenPart, count_of, widen
 from loaders.views import Part, Take
 
@@ -53,6 +52,10 @@ class Documents:
         concatenate_into(pieces, buffers[TOKENS])
         buffers[_LENGTHS][:] = [len(piece) for piece in pieces]
         self.labels.gather_into(indices, buffers)
+
+    def stretches(self, indices: NDArray[np.int64]) -> Iterator[NDArray[Any]]:
+        """Yield the parts of maps in which the documents, ascending, lie."""
+        return self.store.stretches((TOKENS, *self.labels.names), indices)
 
     @property
     def made_nbytes(self) -> int:

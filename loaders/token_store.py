@@ -1,7 +1,7 @@
 """One split of a tokens dataset as maps: which layout it has, and the values of each sample."""
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -9,13 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loaders.errors import FormatError, SelectionError
+from loaders.format.columns import open_column
+from loaders.format.containers import CONTAINERS
 from loaders.format.fields import FieldSpec
 from loaders.format.spec import (
     Manifest,
     SplitSpec,
     read_manifest,
 )
-from loaders.split_columns import Places, SplitColumns
+from loaders.stretches import split_by_shard, stretches
 from loaders.token_files import TokenFile
 
 Layout = Literal["stream", "fixed", "packed", "chat"]
@@ -88,10 +90,14 @@ class TokenStore:
             raise FormatError(f"{path}: {split} has the fields {[*self.fields]}, of no one layout")
         self.ends: NDArray[np.int64] = np.cumsum(spec.values.get(TOKENS, ()), dtype=np.int64)
         self._spec = spec
-        self._columns = SplitColumns(path, split, self.manifest)
+        self._container = CONTAINERS[self.manifest.container]
+        self._columns = {column.name: (column, rows) for column, rows in spec.columns()}
+        self._row_ends = np.cumsum(spec.counts, dtype=np.int64)  # [shards]
+        self._row_starts = np.concatenate(([0], self._row_ends))
+        self._maps: dict[tuple[str, int], NDArray[Any]] = {}
         if file is not None:
-            self._columns.maps[TOKENS, 0] = file.values
-            self._columns.maps[f"{TOKENS}_offsets", 0] = file.offsets.view("<i8")
+            self._maps[TOKENS, 0] = file.values
+            self._maps[f"{TOKENS}_offsets", 0] = file.offsets.view("<i8")
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self._file is not None:
@@ -160,37 +166,75 @@ class TokenStore:
             MissingShardError: The file is not there.
             FormatError: It is not what the manifest promises.
         """
-        return self._columns.column(name, shard)
+        found = self._maps.get((name, shard))
+        if found is None:
+            column, counts = self._columns[name]
+            if counts[shard] == 0:
+                found = np.empty((0, *column.shape), column.numpy_dtype)
+            else:
+                found = open_column(self.path, self.manifest, self.split, name, shard)
+            self._maps[name, shard] = found
+        return found
 
     @property
     def stored_nbytes(self) -> int:
         """Bytes of all columns."""
-        return self._columns.stored_nbytes(self.fields.values())
+        return sum(sum(rows) * column.nbytes for column, rows in self._columns.values())
 
     def maps(self) -> Iterator[NDArray[Any]]:
         """Open all columns of all shards."""
-        return self._columns.opened(self.fields.values())
+        for name, (_, rows) in self._columns.items():
+            for shard, count in enumerate(rows):
+                if count:
+                    yield self.column(name, shard)
 
-    def places(self, indices: NDArray[np.int64]) -> Places:
+    def places(self, indices: NDArray[np.int64]) -> list[tuple[int, int]]:
         """Return shard and row of each sample."""
-        return self._columns.places(indices)
+        shards = np.searchsorted(self._row_ends, indices, side="right")
+        rows = indices - self._row_starts[shards]
+        return list(zip(shards.tolist(), rows.tolist(), strict=True))
 
     def rows(self, name: str, indices: NDArray[np.int64]) -> list[NDArray[Any]]:
-        """Return, of a field of fixed shape, the stored row of each sample: [elements]."""
-        return self._columns.rows(name, self.places(indices))
+        """Return, of a field of fixed shape, the stored row of each sample."""
+        places = self.places(indices)
+        maps = {shard: self.column(name, shard) for shard, _ in places}
+        return [maps[shard][row] for shard, row in places]
 
     def slices(self, name: str, indices: NDArray[np.int64]) -> list[NDArray[Any]]:
         """Return, of a ragged field, the stored values of each sample."""
-        return self._columns.slices(name, self.places(indices))
+        places = self.places(indices)
+        shards = {shard for shard, _ in places}
+        maps = {shard: self.column(name, shard) for shard in shards}
+        offsets = {shard: self.column(f"{name}_offsets", shard) for shard in shards}
+        return [maps[shard][offsets[shard][row] : offsets[shard][row + 1]] for shard, row in places]
 
     def lengths(self, name: str, indices: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return, of a ragged field, the number of values of each sample: [B] int64."""
-        return self._columns.lengths(name, self.places(indices))
+        places = self.places(indices)
+        offsets = {shard: self.column(f"{name}_offsets", shard) for shard, _ in places}
+        found = [offsets[shard][row + 1] - offsets[shard][row] for shard, row in places]
+        return np.array(found, np.int64)
+
+    def stretches(self, names: Sequence[str], indices: NDArray[np.int64]) -> Iterator[NDArray[Any]]:
+        """Yield the parts of maps in which fields of some samples, ascending, lie."""
+        for shard, rows in split_by_shard(indices, self._row_ends):
+            for name in names:
+                starts, ends = rows, rows + 1
+                if self.fields[name].ragged:
+                    offsets = self.column(f"{name}_offsets", shard)
+                    starts, ends = offsets[rows], offsets[rows + 1]
+                yield from stretches(self.column(name, shard), starts, ends)
 
     def broken(self, name: str, index: int, what: str) -> FormatError:
         """Return the error for stored values of a sample that cannot be."""
-        (place,) = self.places(np.array([index], np.int64))
-        return self._columns.broken(name, place, what)
+        ((shard, row),) = self.places(np.array([index], np.int64))
+        return FormatError(
+            f'{self._path(name, shard)}: sample {row}: {what}; run "prep check" or prepare it again'
+        )
+
+    def _path(self, name: str, shard: int) -> Path:
+        column, _ = self._columns[name]
+        return self._container.shard_path(self.path, self.split, shard, column, self._spec.capacity)
 
 
 _SERVED: Final[Mapping[Layout, str]] = {
@@ -228,6 +272,12 @@ def _described(file: TokenFile, split: str) -> Manifest:
         skipped=0,
         splits={split: spec},
     )
+
+
+def concatenate_into(pieces: Sequence[NDArray[Any]], buffer: NDArray[Any]) -> None:
+    """Copy pieces back to back into a C-contiguous array of as many elements."""
+    if pieces:  # NumPy wants at least one
+        np.concatenate(pieces, out=buffer.reshape(-1))
 
 
 def _reopen(path: Path, split: str, fingerprint: str) -> TokenStore:

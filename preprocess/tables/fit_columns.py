@@ -21,6 +21,7 @@ from preprocess.tables.values import Texts, texts_of
 from preprocess.tables.vocabulary import (
     TextTally,
     are_numbers,
+    are_times,
     by_count,
     by_value,
     vocabulary_bytes,
@@ -34,6 +35,9 @@ _OWN_VALUES: Final = 0.9
 
 _SOME_NUMBERS: Final = 0.25
 """Share of numbers from which on words among them are named."""
+
+_MOST_TIMES: Final = 0.25
+"""Share of dates and times from which on what is none is named."""
 
 _FEW: Final = 1000
 """Different values that are no burden, ids or not."""
@@ -213,6 +217,12 @@ def _coded(
     return fitted, order
 
 
+def _remedy(word: str) -> str:
+    if not word:
+        return "an empty text in quotes is no missing value: leave the quotes out there"
+    return "--null-values says which words are missing values"
+
+
 def _code_notes(
     plan: ColumnPlan, rows: Rows, values: "pa.LargeStringArray", counts: NDArray[np.int64]
 ) -> Iterator[str]:
@@ -233,8 +243,15 @@ def _code_notes(
             word, where = plan.word
             yield (
                 f"{where}: column {name!r}: {numbers:,} of {total:,} values are numbers, and "
-                f"others are words such as {word!r}: taken as categories; --null-values says which "
-                "words are missing values"
+                f"others are words such as {word!r}: taken as categories; {_remedy(word)}"
+            )
+    if plan.odd_time is not None:
+        times = int(counts[are_times(values)].sum())
+        if times >= _MOST_TIMES * total > 0:
+            odd, where = plan.odd_time
+            yield (
+                f"{where}: column {name!r}: {times:,} of {total:,} values are written like dates "
+                f"or times, and {odd!r} is none: taken as categories; mend it, or {_remedy(odd)}"
             )
     if len(values) > max(_OWN_VALUES * total, _FEW):
         yield (

@@ -16,6 +16,7 @@ from preprocess.tables.column_statistics import Tally, column_statistics, tally
 from preprocess.tables.counts import count_numbers, present_numbers
 from preprocess.tables.fit_rows import Rows, column_numbers
 from preprocess.tables.fitted_column import CODE_DTYPES, FittedColumn, make_spec, narrowest
+from preprocess.tables.overflow import overflows
 from preprocess.tables.plan import ColumnPlan, room_of, with_range
 from preprocess.tables.quantiles import HELD, Part, quantiles, quantiles_of_counted
 from preprocess.tables.splits import SKIPPED, TRAIN
@@ -109,6 +110,7 @@ def fit_floats(plan: ColumnPlan, rows: Rows) -> FittedColumn:
     exact = plan.float32_exact and not rounded
     narrow = plan.float32 or (exact and plan.dtype is None)
     losses = (_rounding(plan, rows) if narrow and not exact else []) + rounded
+    losses += overflows(plan, rows)
     spec = make_spec(plan, "float32" if narrow else "float64", tuple(losses))
     return _with_statistics(spec, plan, rows)
 

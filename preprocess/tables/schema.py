@@ -1,5 +1,6 @@
 """What each column of a table becomes: decided once, by what is known of all its values."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
@@ -9,7 +10,7 @@ from preprocess.errors import SourceError
 from preprocess.tables.asked import check_names, wish_of
 from preprocess.tables.block import NULL, Evidence
 from preprocess.tables.columns import LETTERS_SHOWN
-from preprocess.tables.looks import header_notes, text_notes
+from preprocess.tables.looks import header_notes, text_notes, why_other
 from preprocess.tables.options import TableOptions, Task
 from preprocess.tables.plan import (
     ColumnPlan,
@@ -128,7 +129,7 @@ def _decide_column(name: str, evidence: Evidence, options: TableOptions, wish: W
     other = next((kind for kind in evidence.kinds if kind.startswith("other:")), None)
     if other is not None:
         _, place = evidence.not_kind.get("string", ("", ""))
-        why = f"holds {other.removeprefix('other:')}, which no number stands for"
+        why = why_other(other.removeprefix("other:"))
         refuse_column(name, why, place=place)
     if evidence.kinds == NULL or evidence.missing == evidence.count:
         if target:
@@ -147,6 +148,12 @@ def _decide_target(
         raise SourceError(f"target {plan.name!r}: expected one number or class in each row")
     task: Task = options.task
     if task == "regression" and wish.kind is None:
+        if evidence.kinds.isdisjoint(_NUMBERS) and "string" in evidence.kinds:
+            value, place = evidence.not_kind.get("float", ("a text", ""))
+            raise SourceError(
+                f"{place}{': ' if place else ''}target {plan.name!r}: {value!r} is no number, and "
+                "--task regression wants one in each row; mend it, or say --task classification"
+            )
         wish = replace(wish, kind="numeric")
     kind = _kind_of(plan.name, evidence, wish)
     if task == "regression" and kind == "categorical":
@@ -221,14 +228,16 @@ def _as_kind(plan: ColumnPlan, evidence: Evidence, kind: str) -> ColumnPlan:
         said = tuple(text_notes(plan.name, evidence))
         written = "string" in evidence.kinds and not evidence.is_typed and not said
         word = evidence.not_kind.get("float") if written else None
+        odd = evidence.not_kind.get("datetime") if written else None
         said += tuple(mixed_notes(plan.name, evidence))
-        return replace(plan, kind="categorical", notes=said, word=word)
+        return replace(plan, kind="categorical", notes=said, word=word, odd_time=odd)
     if kind == "list":
         return _as_vector(plan, evidence)
     if kind == "float" or plan.dtype in {"float32", "float64"}:
         low, high = evidence.minimum or 0, evidence.maximum or 0
         exact = low > -EXACT_FLOAT and high < EXACT_FLOAT and "decimal" not in evidence.kinds
-        return replace(plan, kind="float", beyond_float=not exact)
+        infinite = math.isinf(low) or math.isinf(high)
+        return replace(plan, kind="float", beyond_float=not exact, infinite=infinite)
     notes: tuple[str, ...] = ()
     if kind == "time":
         notes = (f"column {plan.name!r}: times of day, as whole microseconds",)

@@ -1,7 +1,8 @@
 """Where the records of a split come from: parsed blocks, or windows of shuffled rows."""
 
+import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -151,7 +152,8 @@ class WindowRows:
             FormatError: The window's file cannot be read.
         """
         window, first = part_at(self.firsts, start)
-        return self.windows.read(window)[start - first : stop - first]
+        records: NDArray[Any] = self._hold("", window, lambda: self.windows.read(window))
+        return records[start - first : stop - first]
 
     def texts(self, name: str, start: int, stop: int) -> Texts:
         """Return the texts of a column in the same rows, out of all blocks.
@@ -160,7 +162,27 @@ class WindowRows:
             FormatError: The window's file cannot be read.
         """
         window, first = part_at(self.firsts, start)
-        return self.rows.texts_at(name, self.windows.places(window)[start - first : stop - first])
+        texts: Texts = self._hold(
+            name, window, lambda: self.rows.texts_at(name, self.windows.places(window))
+        )
+        return texts.part(start - first, stop - first)
+
+    @cached_property
+    def _held(self) -> threading.local:
+        """What each thread has of its last window, which small shards take many parts of."""
+        return threading.local()
+
+    def _hold(self, what: str, window: int, make: Callable[[], Any]) -> Any:
+        """Return what is held of a window, by the name of a column, or make and hold it."""
+        held: dict[str, tuple[int, Any]] = vars(self._held)
+        if what not in held or held[what][0] != window:
+            held.pop(what, None)  # before the next is there as well
+            held[what] = window, make()
+        return held[what][1]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what another process needs: nothing that is held."""
+        return {name: value for name, value in vars(self).items() if name != "_held"}
 
 
 def part_at(firsts: NDArray[np.int64], place: int) -> tuple[int, int]:

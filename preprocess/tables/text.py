@@ -39,6 +39,9 @@ _WRITTEN: Final = {
     "datetime": f"{_DATE}(?:[T ]{_TIME}{_ZONE}?)?",
 }
 
+TIME_PATTERN: Final = f"^(?:{_WRITTEN['datetime']})$"
+"""What dates and times are written like; there is no 30th of February all the same."""
+
 _HEAD: Final = 16
 """Values that are looked at one by one first: most columns of words are known by then."""
 

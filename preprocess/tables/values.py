@@ -240,6 +240,7 @@ def _plain(
             array = pc.cast(array, pa.int32())
     if pa.types.is_timestamp(array.type):
         array = pc.cast(array, pa.timestamp("us", array.type.tz))
+    array = pc.cast(array, pa.int64()) if pa.types.is_time64(array.type) else array
     integer = pa.uint64() if unsigned else pa.int64()
     return pc.cast(array, integer).fill_null(0).to_numpy(), valid
 
