@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from preprocess.check import check_dataset
     from preprocess.errors import OutputError, SampleError, SourceError
-    from preprocess.images.prepare import ImageOptions, images_to_shards
+    from preprocess.images.options import ImageOptions, MetadataOptions, SplitOptions
+    from preprocess.images.prepare import images_to_shards
     from preprocess.plan import RunOptions
     from preprocess.report import Report
     from preprocess.tables.options import TableOptions
@@ -19,11 +20,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ImageOptions",
+    "MetadataOptions",
     "OutputError",
     "Report",
     "RunOptions",
     "SampleError",
     "SourceError",
+    "SplitOptions",
     "TableOptions",
     "TextOptions",
     "TiktokenFile",
@@ -36,9 +39,11 @@ __all__ = [
 ]
 
 _MODULES = {
-    "ImageOptions": "images.prepare",
+    "ImageOptions": "images.options",
+    "MetadataOptions": "images.options",
     "Report": "report",
     "RunOptions": "plan",
+    "SplitOptions": "images.options",
     "TableOptions": "tables.options",
     "TextOptions": "texts.options",
     "TiktokenFile": "tokens.tokenizer_tiktoken",

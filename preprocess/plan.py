@@ -129,7 +129,7 @@ def plan_run(
         "fields": {name: [f.to_json() for f in r.fields()] for name, r in recipes.items()},
     }
     recipe_hash = hashlib.sha256(to_json(described)).hexdigest()
-    times = [item.mtime_ns for items in listing.splits.values() for item in items]
+    times = [t for items in listing.splits.values() for item in items for t in item.times()]
     whole = to_json([recipe_hash, listing.fingerprint(), times])
     return Plan(
         listing=listing,

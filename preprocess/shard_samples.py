@@ -29,8 +29,9 @@ def prepare(task: ShardTask, maker: Maker, items: Sequence[Item]) -> Iterator[Pr
             _check(task, items[min(done, len(items) - 1)], fields, rows)
             for field in fields:
                 array = rows.arrays[field.name]
-                if field.role == "image" and not isinstance(array, Ragged):
-                    statistics[field.name] = channel_statistics(array)
+                if field.role == "image":
+                    pixels = array.values[None] if isinstance(array, Ragged) else array
+                    statistics[field.name] = channel_statistics(pixels)
         if task.recipe.one_to_one:
             done += rows.count if isinstance(rows, Rows) else 1
             if done > len(items):
