@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from loaders.batches import Loader
     from loaders.dataset import ShardDataset, open_dataset
     from loaders.errors import (
+        ChecksumError,
         DeviceError,
         FormatError,
         ImageTypeError,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from loaders.tokens import TokenDataset, open_token_file, open_tokens
 
 __all__ = [
+    "ChecksumError",
     "DeviceError",
     "FormatError",
     "ImageTypeError",

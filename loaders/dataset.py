@@ -13,9 +13,10 @@ from torch.utils.data import Dataset
 from torch.utils.data._utils.collate import default_collate_fn_map
 
 from loaders.errors import FormatError, SelectionError
+from loaders.format.columns import open_column
 from loaders.format.containers import CONTAINERS
-from loaders.format.fields import FieldSpec
 from loaders.format.files import MANIFEST
+from loaders.format.promised import expect_sizes
 from loaders.format.spec import (
     Manifest,
     SplitSpec,
@@ -30,25 +31,31 @@ _VIEWS: Final[Mapping[str, Callable[[SplitSpec, Size, str], tuple[View, ...]]]] 
 """Kind in the manifest -> what samples of that kind show."""
 
 
-def open_dataset(path: str | Path, *, split: str = "train", size: Size = None) -> "ShardDataset":
+def open_dataset(
+    path: str | Path, *, split: str = "train", size: Size = None, verify: bool = False
+) -> "ShardDataset":
     """Open a dataset that `prep` wrote.
 
-    Only the manifest is read; shards are mapped when they are first touched.
+    The manifest is read, and the split's files are compared with it in size; shards are mapped
+    when they are first touched.
 
     Args:
         path: The dataset's folder.
         split: "train", "validation" or "test".
         size: Which stored size to serve as "image": 512, "512x384" or (512, 384), width first;
             may be left out where only one is stored.
+        verify: Compare the checksum of each file when it is first touched, which reads all of it:
+            a flipped bit is then a ChecksumError, not a sample.
 
     Raises:
         IncompleteError: There is no finished dataset in the folder.
         SelectionError: The split or the size is not stored.
-        FormatError: The manifest is damaged.
+        MissingShardError: A file of the split is not there.
+        FormatError: The manifest is damaged, or a file was cut or extended.
         VersionError: A newer format wrote it.
     """
     # Absolute: shards are opened later, perhaps from another working directory.
-    return ShardDataset(Path(path).absolute(), split, size)
+    return ShardDataset(Path(path).absolute(), split, size, verify=verify)
 
 
 class Batch(dict[str, Any]):
@@ -90,13 +97,15 @@ class ShardDataset(Dataset[dict[str, Any]]):
     Attributes:
         path: The dataset's folder.
         split: The split's name.
+        verify: Whether checksums are compared.
         manifest: The dataset's description.
         views: What samples show.
     """
 
-    def __init__(self, path: Path, split: str, size: Size = None) -> None:
+    def __init__(self, path: Path, split: str, size: Size = None, *, verify: bool = False) -> None:
         self.path = path
         self.split = split
+        self.verify = verify
         self.manifest: Manifest = read_manifest(path)
         if split not in self.manifest.splits:
             stored = ", ".join(self.manifest.splits)
@@ -114,6 +123,7 @@ class ShardDataset(Dataset[dict[str, Any]]):
         self._spec = self.manifest.splits[split]
         self._container = CONTAINERS[self.manifest.container]
         self._check_sizes()
+        expect_sizes(path, self.manifest, split)
         self.views = _VIEWS[self.manifest.kind](self._spec, size, str(path))
         self._ends = np.cumsum(self._spec.counts, dtype=np.int64)  # [shards]
         self._maps: dict[tuple[str, int], NDArray[Any]] = {}
@@ -136,7 +146,7 @@ class ShardDataset(Dataset[dict[str, Any]]):
                     )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _reopen, (self.path, self.split, self._size, self.fingerprint)
+        return _reopen, (self.path, self.split, self._size, self.verify, self.fingerprint)
 
     def __len__(self) -> int:
         return self._spec.count
@@ -245,19 +255,21 @@ class ShardDataset(Dataset[dict[str, Any]]):
         key = (view.field.name, shard)
         rows = self._maps.get(key)
         if rows is None:
-            rows = self._open(view.field, self._spec.counts[shard], shard)
+            name, verify = view.field.name, self.verify
+            rows = open_column(self.path, self.manifest, self.split, name, shard, verify=verify)
             rows = self._maps[key] = rows.reshape(len(rows), -1)
         return rows
 
-    def _open(self, column: FieldSpec, rows: int, shard: int) -> NDArray[Any]:
-        capacity = self._spec.capacity
-        path = self._container.shard_path(self.path, self.split, shard, column, capacity)
-        return self._container.open_rows(path, column, rows, capacity)
 
-
-def _reopen(path: Path, split: str, size: Size, fingerprint: str) -> ShardDataset:
+def _reopen(
+    path: Path,
+    split: str,
+    size: Size,
+    verify: bool,  # noqa: FBT001
+    fingerprint: str,
+) -> ShardDataset:
     """Open the dataset again in another process, and only the very same one."""
-    dataset = ShardDataset(path, split, size)
+    dataset = ShardDataset(path, split, size, verify=verify)
     if dataset.fingerprint != fingerprint:
         raise FormatError(f"{path}: the dataset was replaced while it was open; open it again")
     return dataset

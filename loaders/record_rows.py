@@ -42,14 +42,25 @@ class RecordRows:
         split: The split's name.
         name: Of the field.
         nbytes: Of a record.
+        verify: Compare checksums when shards are first touched.
     """
 
-    def __init__(self, path: Path, manifest: Manifest, split: str, name: str, nbytes: int) -> None:
+    def __init__(
+        self,
+        path: Path,
+        manifest: Manifest,
+        split: str,
+        name: str,
+        nbytes: int,
+        *,
+        verify: bool = False,
+    ) -> None:
         self._path = path
         self._manifest = manifest
         self._split = split
         self._name = name
         self._nbytes = nbytes
+        self._verify = verify
         counts = np.array(manifest.splits[split].counts, np.int64)
         self._ends = np.cumsum(counts, dtype=np.int64)  # [shards]
         self._starts = self._ends - counts
@@ -119,7 +130,8 @@ class RecordRows:
         """Return the map of a shard: [count, nbytes], read-only."""
         found = self._maps.get(shard)
         if found is None:
-            records = open_column(self._path, self._manifest, self._split, self._name, shard)
+            place = (self._path, self._manifest, self._split, self._name, shard)
+            records = open_column(*place, verify=self._verify)
             found = records.view(np.uint8).reshape(len(records), self._nbytes)
             self._maps[shard] = found
         return found

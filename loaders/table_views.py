@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
+from pathlib import Path
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -157,6 +158,17 @@ class Columns:
     categorical: tuple[ColumnSpec, ...]
     vectors: tuple[ColumnSpec, ...]
     target: ColumnSpec | None
+
+
+def check_codes(root: Path, specs: Sequence[ColumnSpec], codes: Codes) -> None:
+    """Refuse to show codes narrower than they are.
+
+    Raises:
+        SelectionError: Some are int64, and int32 is asked for.
+    """
+    wide = [spec.name for spec in specs if spec.dtype == "int64" and holds_codes(spec)]
+    if codes == "int32" and wide:
+        raise SelectionError(f'{root}: codes of {wide} are int64: leave codes="int32" out')
 
 
 def sort_columns(schema: TableSchema, where: str) -> Columns:

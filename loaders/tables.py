@@ -14,14 +14,14 @@ from torch.utils.data import Dataset
 
 from loaders.dataset import Batch
 from loaders.errors import FormatError, SelectionError
-from loaders.format.records import RecordPart as StoredPart
+from loaders.format.promised import expect_sizes
 from loaders.format.table_schema import ColumnSpec
 from loaders.format.table_statistics import ColumnStatistics
 from loaders.record_rows import RECORD, RecordPart, RecordRows
-from loaders.table_files import read_table, read_vocabulary
+from loaders.table_files import checked_record, read_table, read_vocabulary
 from loaders.table_numbers import Numeric, moments
 from loaders.table_texts import open_texts
-from loaders.table_views import TARGET, Codes, holds_codes, sort_columns, table_entries
+from loaders.table_views import TARGET, Codes, check_codes, sort_columns, table_entries
 from loaders.token_store import LENGTH
 from loaders.views import Part, Take, fresh, gather_batch
 
@@ -37,10 +37,12 @@ def open_table(
     *,
     numeric: Numeric = "values",
     codes: Codes = "int64",
+    verify: bool = False,
 ) -> "TableDataset":
     """Open a dataset that `prep table` wrote.
 
-    Manifest and schema are read; shards are mapped when they are first touched.
+    Manifest and schema are read, and the split's files are compared with the manifest in size;
+    shards are mapped when they are first touched.
 
     Args:
         path: The dataset's folder.
@@ -51,16 +53,19 @@ def open_table(
             taken off exactly, before anything is rounded.
         codes: What codes of features are widened to, "int64" or "int32", which embeddings take as
             well and which is half as much to write; the classes of a target stay int64.
+        verify: Compare the checksum of each file when it is first touched, which reads all of it:
+            a flipped bit is then a ChecksumError, not a sample.
 
     Raises:
         IncompleteError: There is no finished dataset in the folder.
         SelectionError: The dataset is none of a table, or has not this split, or codes beyond
             int32 where these are asked for.
-        FormatError: Manifest or schema is damaged.
+        MissingShardError: A file of the split is not there.
+        FormatError: Manifest or schema is damaged, or a file was cut or extended.
         VersionError: A newer format wrote it.
     """
     # Absolute: shards are opened later, perhaps from another working directory.
-    return TableDataset(Path(path).absolute(), split, numeric, codes)
+    return TableDataset(Path(path).absolute(), split, numeric, codes, verify=verify)
 
 
 class TableDataset(Dataset[dict[str, Any]]):
@@ -90,6 +95,7 @@ class TableDataset(Dataset[dict[str, Any]]):
         split: The split's name.
         numeric: How numbers are shown.
         codes: What codes of features are widened to.
+        verify: Whether checksums are compared.
         manifest: The dataset's description.
         schema: The columns, with their statistics over train.
         views: The arrays of a batch, for `Loader`: one.
@@ -101,7 +107,13 @@ class TableDataset(Dataset[dict[str, Any]]):
     """
 
     def __init__(
-        self, path: Path, split: str, numeric: Numeric = "values", codes: Codes = "int64"
+        self,
+        path: Path,
+        split: str,
+        numeric: Numeric = "values",
+        codes: Codes = "int64",
+        *,
+        verify: bool = False,
     ) -> None:
         for name, value, known in (("numeric", numeric, Numeric), ("codes", codes, Codes)):
             if value not in get_args(known):
@@ -110,18 +122,20 @@ class TableDataset(Dataset[dict[str, Any]]):
         self.split = split
         self.numeric: Numeric = numeric
         self.codes: Codes = codes
+        self.verify = verify
         self.manifest, self.schema = read_table(path)
         if split not in self.manifest.splits:
             stored = ", ".join(self.manifest.splits)
             raise SelectionError(f"{path}: no split {split!r}; stored are {stored}: give split=...")
-        record = self._checked_record()
+        record = checked_record(path, self.manifest, self.schema, split)
+        expect_sizes(path, self.manifest, split)
         nbytes = self.schema.record_dtype.itemsize
-        self._rows = RecordRows(path, self.manifest, split, RECORD, nbytes)
+        self._rows = RecordRows(path, self.manifest, split, RECORD, nbytes, verify=verify)
         columns = sort_columns(self.schema, str(path))
-        self._check_codes([*columns.categorical, *columns.vectors])
+        check_codes(path, [*columns.categorical, *columns.vectors], codes)
         self._record = record
         self._entries = table_entries(self.schema, columns, numeric, codes=codes, record=record)
-        self._texts = open_texts(path, split, self.manifest, columns.vectors)
+        self._texts = open_texts(path, split, self.manifest, columns.vectors, verify=verify)
         self.views: tuple[Part, ...] = (RecordPart(nbytes), *self._texts.parts())
         self._categorical = columns.categorical
         self.numeric_names = tuple(spec.name for spec in columns.numeric)
@@ -129,22 +143,6 @@ class TableDataset(Dataset[dict[str, Any]]):
         self.vector_names = tuple(spec.name for spec in columns.vectors)
         self.target_name = None if columns.target is None else columns.target.name
         self.classes = self._read_classes(columns.target)
-
-    def _checked_record(self) -> tuple[StoredPart, ...]:
-        fields = {field.name: field for field in self.manifest.splits[self.split].fields}
-        record = fields[RECORD].record if RECORD in fields else None
-        if record is None or sorted(record) != sorted(self.schema.record):
-            raise FormatError(
-                f"{self.path}: {self.split} has no field {RECORD!r} of the columns in the schema; "
-                'run "prep check" or prepare it again'
-            )
-
-        return record
-
-    def _check_codes(self, specs: Sequence[ColumnSpec]) -> None:
-        wide = [spec.name for spec in specs if spec.dtype == "int64" and holds_codes(spec)]
-        if self.codes == "int32" and wide:
-            raise SelectionError(f'{self.path}: codes of {wide} are int64: leave codes="int32" out')
 
     def _read_classes(self, target: ColumnSpec | None) -> tuple[str, ...]:
         if target is None:
@@ -154,7 +152,8 @@ class TableDataset(Dataset[dict[str, Any]]):
         return read_vocabulary(self.path, self.manifest, target)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _reopen, (self.path, self.split, self.numeric, self.codes, self.fingerprint)
+        options = (self.numeric, self.codes, self.verify)
+        return _reopen, (self.path, self.split, *options, self.fingerprint)
 
     def __len__(self) -> int:
         return self.manifest.splits[self.split].count
@@ -285,10 +284,15 @@ class TableDataset(Dataset[dict[str, Any]]):
 
 
 def _reopen(
-    path: Path, split: str, numeric: Numeric, codes: Codes, fingerprint: str
+    path: Path,
+    split: str,
+    numeric: Numeric,
+    codes: Codes,
+    verify: bool,  # noqa: FBT001
+    fingerprint: str,
 ) -> TableDataset:
     """Open the dataset again in another process, and only the very same one."""
-    dataset = TableDataset(path, split, numeric, codes)
+    dataset = TableDataset(path, split, numeric, codes, verify=verify)
     if dataset.fingerprint != fingerprint:
         raise FormatError(f"{path}: the dataset was replaced while it was open; open it again")
     return dataset

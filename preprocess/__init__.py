@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from preprocess.errors import OutputError, SampleError, SourceError
     from preprocess.images.prepare import ImageOptions, images_to_shards
     from preprocess.plan import RunOptions
+    from preprocess.repair import RepairReport, repair_dataset
     from preprocess.report import Report
     from preprocess.tables.options import TableOptions
     from preprocess.tables.prepare import table_to_shards
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ImageOptions",
     "OutputError",
+    "RepairReport",
     "Report",
     "RunOptions",
     "SampleError",
@@ -31,12 +33,14 @@ __all__ = [
     "check_dataset",
     "export_tokens",
     "images_to_shards",
+    "repair_dataset",
     "table_to_shards",
     "tokens_to_shards",
 ]
 
 _MODULES = {
     "ImageOptions": "images.prepare",
+    "RepairReport": "repair",
     "Report": "report",
     "RunOptions": "plan",
     "TableOptions": "tables.options",
@@ -46,6 +50,7 @@ _MODULES = {
     "check_dataset": "check",
     "export_tokens": "tokens.export",
     "images_to_shards": "images.prepare",
+    "repair_dataset": "repair",
     "table_to_shards": "tables.prepare",
     "tokens_to_shards": "tokens.prepare",
 }

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from loaders.format.containers import CONTAINERS
 from loaders.format.files import to_json
@@ -69,6 +69,7 @@ class Plan:
         recipe_hash: SHA-256 over all that changes bytes, apart from the input.
         run_hash: SHA-256 over that and the input, change times included.
         extras: Files to be written beside the shards: path below the dataset -> bytes.
+        aside: What a repair needs beside the manifest to plan the same again, as JSON values.
     """
 
     listing: Listing
@@ -80,6 +81,7 @@ class Plan:
     recipe_hash: str
     run_hash: str
     extras: Mapping[str, bytes] = field(default_factory=dict)
+    aside: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def recipe(self) -> Recipe:

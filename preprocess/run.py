@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
-from typing import Final
+from typing import Final, Protocol
 
 from loaders.errors import ShardsError
 from loaders.format.spec import Manifest
@@ -33,6 +33,15 @@ from preprocess.threads import Gate, Shared
 
 OnProgress = Callable[[int, int, int], None]
 """Told (samples, skipped, bytes) as they are made; called from worker threads."""
+
+
+class Runner(Protocol):
+    """Carries out a plan: `run`, or what writes only some of its shards."""
+
+    def __call__(self, plan: Plan, options: RunOptions, on_progress: OnProgress, /) -> Report:
+        """Carry it out."""
+        ...
+
 
 _FEEDER: Final = "QueueFeederThread"
 """Name that multiprocessing and loky give the thread which sends calls to worker processes."""
@@ -60,7 +69,7 @@ def run(plan: Plan, options: RunOptions, on_progress: OnProgress = lambda *_: No
     manifest = find_complete(plan, overwrite=options.overwrite)
     if manifest is not None:
         clear_finished(plan.out)
-        return _report(plan, options, manifest, read_skipped(plan))
+        return report_of(plan, options, manifest, read_skipped(plan))
     if options.overwrite:  # before anything is removed
         check_room(plan.out, plan.nbytes - replaced_nbytes(plan))
     held = claim(plan, overwrite=options.overwrite)
@@ -74,7 +83,7 @@ def run(plan: Plan, options: RunOptions, on_progress: OnProgress = lambda *_: No
         backend = options.backend
         if backend == "auto":
             backend = plan.recipe.backend(plan.listing, workers)
-        fresh = _write_shards(pending, backend, workers, on_progress)
+        fresh = write_shards(pending, backend, workers, on_progress)
         receipts = [*kept, *fresh]
         if len(fresh) != len(pending):
             raise RuntimeError(
@@ -88,7 +97,7 @@ def run(plan: Plan, options: RunOptions, on_progress: OnProgress = lambda *_: No
             finished = True
             raise SourceError(f"{plan.listing.name}: {refusal}; no dataset is written")
         report = replace(
-            _report(plan, options, manifest, skipped),
+            report_of(plan, options, manifest, skipped),
             seconds=time.perf_counter() - start,
             made=sum(receipt.count for receipt in fresh),
             backend=backend,
@@ -113,9 +122,15 @@ def _look_for_receipts(plan: Plan, owner: str) -> tuple[list[Receipt], list[Shar
     return kept, pending
 
 
-def _write_shards(
+def write_shards(
     tasks: Sequence[ShardTask], backend: str, workers: int, on_progress: OnProgress
 ) -> list[Receipt]:
+    """Write shards, on all workers.
+
+    Raises:
+        ShardsError: A worker process died.
+        OutputError: The output folder cannot take them.
+    """
     if backend == "threading":
         return _write_in_threads(tasks, workers, on_progress)
     try:
@@ -220,9 +235,10 @@ def _tallies(manifest: Manifest) -> dict[str, tuple[int, ...]]:
     return found
 
 
-def _report(
+def report_of(
     plan: Plan, options: RunOptions, manifest: Manifest, skipped: Sequence[tuple[str, str]]
 ) -> Report:
+    """Return the report of a dataset that was there before this run."""
     tallies = _tallies(manifest)
     return Report(
         out=plan.out,
@@ -243,4 +259,5 @@ def _report(
         backend="",
         redone=sum(tallies.pop(REDONE, (0,))),
         tallies=tallies,
+        aside={"shard_nbytes": options.shard_nbytes, **plan.aside},
     )

@@ -8,10 +8,14 @@ from numpy.typing import NDArray
 
 from loaders.errors import FormatError
 from loaders.format.containers import CONTAINERS
+from loaders.format.files import expect_inside
+from loaders.format.promised import expect_checksum
 from loaders.format.spec import Manifest
 
 
-def open_column(root: Path, manifest: Manifest, split: str, name: str, shard: int) -> NDArray[Any]:
+def open_column(
+    root: Path, manifest: Manifest, split: str, name: str, shard: int, *, verify: bool = False
+) -> NDArray[Any]:
     """Map one column of one shard.
 
     Args:
@@ -20,18 +24,24 @@ def open_column(root: Path, manifest: Manifest, split: str, name: str, shard: in
         split: Name of the split.
         name: Of the column.
         shard: With at least one sample.
+        verify: Compare its checksum first, which reads the whole file.
 
     Returns:
         [rows, *shape] as stored, read-only; offsets as int64, known to lie in the values.
 
     Raises:
         MissingShardError: The file is not there.
-        FormatError: It is not what the manifest promises, or its offsets fall or lead astray.
+        ChecksumError: Its bytes are not those that the manifest promises.
+        FormatError: It is not what the manifest promises, leads out of the dataset by a link, or
+            its offsets fall or lead astray.
     """
     spec = manifest.splits[split]
     container = CONTAINERS[manifest.container]
     column, rows = next(found for found in spec.columns() if found[0].name == name)
     path = container.shard_path(root, split, shard, column, spec.capacity)
+    expect_inside(root, path)
+    if verify and path.is_file():  # else opening it says what is wrong
+        expect_checksum(path, spec.files[name].crc32c[shard])
     found = container.open_rows(path, column, rows[shard], spec.capacity)
     if column.role == "offsets":
         return _checked(found, path, spec.values[name.removesuffix("_offsets")][shard])

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
@@ -249,7 +249,7 @@ def plan_images(
             key_nbytes=longest,
             class_count=len(listing.classes) if labelled else 0,
         )
-    return plan_run(listing, out, recipes, run_options)
+    return replace(plan_run(listing, out, recipes, run_options), aside={"limit": limit})
 
 
 def images_to_shards(
