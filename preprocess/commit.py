@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 
@@ -57,13 +58,13 @@ def _first_key(plan: Plan) -> str:
     return next(item.key for items in plan.listing.splits.values() for item in items)
 
 
-def read_skipped(plan: Plan) -> list[tuple[str, str]]:
+def read_skipped(out: Path) -> list[tuple[str, str]]:
     """Return what a finished run has listed in `skipped.jsonl`.
 
     Raises:
         OutputError: The list is missing or damaged.
     """
-    path = plan.out / SKIPPED
+    path = out / SKIPPED
     try:
         entries = [json.loads(line) for line in path.read_bytes().splitlines()]
         return [(str(entry["key"]), str(entry["reason"])) for entry in entries]

@@ -24,6 +24,7 @@ from loaders.format.files import (
 from loaders.format.promised import promised_files, size_error
 from loaders.format.spec import Manifest, SplitSpec
 from preprocess.errors import OutputError, output_error
+from preprocess.in_work import remove_notes
 from preprocess.locks import try_lock
 from preprocess.plan import Plan
 from preprocess.removal import (
@@ -69,6 +70,7 @@ class Claim:
                     self.out.rmdir()
             else:
                 _clear_temporary(self.out)
+                remove_notes(self.out / WORK)  # this process ends in order: no item is to blame
         except OSError:
             return  # the folder vanished or cannot be written; the error in flight says so
         finally:

@@ -21,13 +21,15 @@ from loaders.format.files import (
 from loaders.format.promised import PromisedFile
 from loaders.format.spec import Manifest, read_manifest
 from preprocess.check import CheckReport, check_dataset
+from preprocess.commit import read_skipped
 from preprocess.errors import OutputError, SourceError, output_error
+from preprocess.fatal import leave_out
 from preprocess.images.prepare import ImageOptions, plan_images
 from preprocess.output import check_room, hold
 from preprocess.plan import SHARD_NBYTES, Plan, RunOptions
 from preprocess.receipt import Receipt
 from preprocess.report import Report
-from preprocess.run import OnProgress, report_of, write_shards
+from preprocess.run import report_of
 from preprocess.tables.options import TableOptions
 from preprocess.tables.prepare import plan_table, run_table
 from preprocess.tables.request import TableRequest
@@ -38,6 +40,7 @@ from preprocess.tokens.prepare import plan_tokens, run_tokens
 from preprocess.tokens.special import FOLDER
 from preprocess.tokens.tokenizer_source import find_tokenizer
 from preprocess.tokens.tokenizer_tiktoken import TiktokenFile
+from preprocess.workers import OnProgress, write_shards
 
 _STAGING: Final = "repair"
 """Where files are made, in the work folder, until they are known to be the right ones."""
@@ -224,7 +227,10 @@ class _Repair:
         """Write the bad shards of a plan, compare them, and put them in place: a `Runner`."""
         self._expect_same(plan)
         wanted = {file.shard for file in self.bad}
-        tasks = [task for task in plan.tasks() if (task.split, task.index) in wanted]
+        skipped = dict(read_skipped(self.root)) if self.manifest.skipped else {}
+        tasks = [
+            leave_out(task, skipped) for task in plan.tasks() if (task.split, task.index) in wanted
+        ]
         check_room(self.root, sum(task.nbytes for task in tasks))
         (self.staging / WORK).mkdir(parents=True, exist_ok=True)
         workers = options.worker_count()

@@ -150,7 +150,7 @@ def _plan_second(final: Plan, first: Plan, reorder: Reorder, options: RunOptions
         )
         for name, recipe in recipes.items()
     }
-    skipped = tuple(SampleError(key, reason) for key, reason in read_skipped(first))
+    skipped = tuple(SampleError(key, reason) for key, reason in read_skipped(first.out))
     listing = replace(final.listing, skipped=skipped)
     return replace(final, listing=listing, recipes=recipes, shards=shards)
 
