@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from loaders.augment import Augment
     from loaders.batches import Loader
     from loaders.dataset import ShardDataset, open_dataset
     from loaders.errors import (
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     )
     from loaders.mix import Mix
     from loaders.normalize import Normalize, NormalizedModel
+    from loaders.residency import ResidencyEstimate, estimate_residency
     from loaders.standardize import Standardize
     from loaders.table_encoder import TableEncoder
     from loaders.tables import TableDataset, open_table
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from loaders.tokens import TokenDataset, open_token_file, open_tokens
 
 __all__ = [
+    "Augment",
     "ChecksumError",
     "DeviceError",
     "FormatError",
@@ -42,6 +45,7 @@ __all__ = [
     "Normalize",
     "NormalizeError",
     "NormalizedModel",
+    "ResidencyEstimate",
     "SelectionError",
     "ShardDataset",
     "ShardsError",
@@ -51,6 +55,7 @@ __all__ = [
     "TokenDataset",
     "VersionError",
     "document_mask",
+    "estimate_residency",
     "open_dataset",
     "open_table",
     "open_token_file",
@@ -58,16 +63,19 @@ __all__ = [
 ]
 
 _MODULES = {
+    "Augment": "augment",
     "Loader": "batches",
     "Mix": "mix",
     "Normalize": "normalize",
     "NormalizedModel": "normalize",
+    "ResidencyEstimate": "residency",
     "ShardDataset": "dataset",
     "Standardize": "standardize",
     "TableDataset": "tables",
     "TableEncoder": "table_encoder",
     "TokenDataset": "tokens",
     "document_mask": "token_packs",
+    "estimate_residency": "residency",
     "open_dataset": "dataset",
     "open_table": "tables",
     "open_token_file": "tokens",

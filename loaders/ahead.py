@@ -1,6 +1,7 @@
 """Work in threads ahead of the loop that takes it, and memory that goes round."""
 
 import math
+import os
 import sys
 import threading
 from collections import deque
@@ -98,6 +99,12 @@ def _first_free(arrays: deque[NDArray[Any]], free_count: int) -> NDArray[Any] | 
         if sys.getrefcount(array) == free_count:
             return array
     return None
+
+
+def usable_processors() -> int:
+    """Return how many processors this process may run on."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return (os.cpu_count() or 1) if affinity is None else len(affinity(0))
 
 
 def run_ahead(

@@ -1,32 +1,25 @@
 """Whole batches, gathered in threads of this process; no worker processes, no collating."""
 
-import math
-from collections import deque
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
-from loaders.ahead import AHEAD, BufferPool, run_ahead
-from loaders.device import PinnedRing, Slot, check_device
+from loaders.augment import Augment
+from loaders.device import check_device
 from loaders.errors import SelectionError
+from loaders.feed import VALID, Feed, Wanted, open_feed
+from loaders.finish import Finish
+from loaders.normalize import Normalize
+from loaders.residency import Residency, chosen_place
 from loaders.sampling import Last, Share, chosen_last, visit
 from loaders.state import Course, fingerprint_of, tokens_each
 from loaders.views import Gatherable
 
-_VALID: Final = "valid"
-
-_SLOTS_AHEAD: Final = 2
-"""Batches for a device that are gathered or ready before they are asked for, beside the next."""
-
 _PERMUTED: Final = 16_384
 """Positions permuted at a time: 64 cost 0.5 microseconds each, 4,096 0.015, as many 0.007."""
-
-Rows = dict[str, NDArray[Any]]
 
 
 @dataclass(slots=True)
@@ -42,14 +35,6 @@ class _Place:
     epoch: int = 0
     samples: int = 0
     begun: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class _Wanted:
-    """The samples of a batch: [B] indices, and [B] which of them are no fillers, if asked for."""
-
-    indices: NDArray[np.int64]
-    valid: NDArray[np.bool_] | None
 
 
 class Loader:
@@ -78,10 +63,21 @@ class Loader:
             leaves it out; "wrap" fills it with the first samples of the same epoch; "pad" does so
             too, and every batch has a "valid", bool [B], that is False for those fillers: an
             evaluation that leaves them out counts every sample once.
+        residency: Where samples lie while batches are made; batches are the same. "disk": mapped
+            files. "ram": these, read whole before the first batch and kept in RAM, once for all
+            ranks of a machine, as far as there is room. "pinned": page-locked RAM of this process,
+            which the device reads by itself: no processor's work. "device": memory of the device;
+            on the CPU one array in RAM. "auto": the fastest of them that leaves enough room; a
+            line on stderr says which. `estimate_residency` tells it beforehand.
+        normalize: Batches have "image" normalized, made where they arrive and beside the model's
+            work: `Normalize.for_dataset(dataset, dtype=torch.bfloat16)`.
+        augment: Batches have "image" cut and flipped at random by seed, epoch and sample, before
+            it is normalized.
 
     Raises:
-        SelectionError: An option is out of range or contradicts another, or no batch is full
-            where only full ones are wanted.
+        SelectionError: An option is out of range or contradicts another, no batch is full where
+            only full ones are wanted, or a residency does not fit.
+        NormalizeError: The images do not fit the statistics, or are no stored integers.
         DeviceError: There is no such device.
     """
 
@@ -97,6 +93,9 @@ class Loader:
         rank: int | None = None,
         world_size: int | None = None,
         last: Last | None = None,
+        residency: Residency = "disk",
+        normalize: Normalize | None = None,
+        augment: Augment | None = None,
     ) -> None:
         if not isinstance(dataset, Gatherable):
             raise SelectionError(
@@ -122,9 +121,9 @@ class Loader:
                 f"{dataset.split} samples, so no batch is full; use a smaller batch_size or "
                 f"{remedy}"
             )
-        if self._share.last == "pad" and _VALID in {part.name for part in dataset.views}:
+        if self._share.last == "pad" and VALID in {part.name for part in dataset.views}:
             raise SelectionError(
-                f'{dataset.path}: last="pad" adds {_VALID!r} to batches, which have one already: '
+                f'{dataset.path}: last="pad" adds {VALID!r} to batches, which have one already: '
                 'use last="drop"'
             )
         self.dataset = dataset
@@ -135,9 +134,9 @@ class Loader:
         self.world_size = world_size
         self.last = self._share.last
         self.device = torch.device("cpu") if device is None else check_device(device)
+        self.residency = chosen_place(dataset, residency, self.device, rank, world_size)
+        self._finish = Finish.on(dataset, self.device, augment, normalize, seed)
         self._place = _Place()
-        # The next and those ahead of it, one in use, and one not let go of yet.
-        self._pool = BufferPool(AHEAD + 3)
 
     def __len__(self) -> int:
         """Return the batches in a whole epoch, on each rank alike."""
@@ -179,6 +178,13 @@ class Loader:
         self._place = _Place(*self._course.place(state))
 
     @cached_property
+    def _feed(self) -> Feed:
+        """Where batches come from; opened by the first pass, which reads what is to be resident."""
+        return open_feed(
+            self.dataset, self._share, self.device, residency=self.residency, finish=self._finish
+        )
+
+    @cached_property
     def _course(self) -> Course:
         return Course(
             seed=self.seed,
@@ -198,11 +204,7 @@ class Loader:
     def _run(self, place: _Place) -> Generator[dict[str, Any], None, None]:
         starts = self._share.starts(place.samples)
         wanted = self._wanted(place.epoch, starts)
-        if self.device.type == "cpu":
-            made = self.dataset.made_nbytes * self.batch_size
-            batches = run_ahead(self._gather, wanted, self._nbytes, together=True, made_nbytes=made)
-        else:
-            batches = self._send(wanted)
+        batches = self._feed.run(wanted, place.epoch)
         try:
             for start in starts:
                 # Not kept in a name, which would keep a batch's memory from being used again.
@@ -213,7 +215,7 @@ class Loader:
             batches.close()
         place.epoch, place.samples, place.begun = place.epoch + 1, 0, False
 
-    def _wanted(self, epoch: int, starts: range) -> Iterator[_Wanted]:
+    def _wanted(self, epoch: int, starts: range) -> Iterator[Wanted]:
         """Yield the samples of each batch, in order."""
         batches = max(1, _PERMUTED // self.batch_size)
         for first in range(0, len(starts), batches):
@@ -221,63 +223,9 @@ class Loader:
             flat = positions.reshape(-1)
             indices = visit(self.dataset, flat, shuffle=self.shuffle, seed=self.seed, epoch=epoch)
             for row, known in zip(indices.reshape(positions.shape), valid, strict=True):
-                yield _Wanted(
+                yield Wanted(
                     row[known] if self.last is None else row, known if self.last == "pad" else None
                 )
-
-    def _nbytes(self, wanted: _Wanted) -> int:
-        layouts = [part.layout(wanted.indices) for part in self.dataset.views]
-        return sum(math.prod(shape) * dtype.itemsize for shape, dtype in layouts)
-
-    def _gather(self, wanted: _Wanted) -> dict[str, Any]:
-        layouts = {part.name: part.layout(wanted.indices) for part in self.dataset.views}
-        buffers = {name: self._pool.take(*layout) for name, layout in layouts.items()}
-        self.dataset.gather_into(wanted.indices, buffers)
-        rows = {name: torch.from_numpy(buffer) for name, buffer in buffers.items()}
-        batch = dict(self.dataset.show(rows, self._pool.take))
-        if wanted.valid is not None:
-            batch[_VALID] = torch.from_numpy(wanted.valid)
-        return batch
-
-    def _send(self, wanted: Iterator[_Wanted]) -> Generator[dict[str, Any], None, None]:
-        # The next slot and those ahead of it, and one whose copy runs.
-        ring = PinnedRing(self.device, slots=_SLOTS_AHEAD + 2)
-        gathered = run_ahead(
-            lambda w: self._gather_for(ring, w), wanted, self._nbytes, ahead=_SLOTS_AHEAD
-        )
-        waiting: deque[Rows] = deque()
-
-        def slots() -> Iterator[Slot]:
-            for slot, kept in gathered:
-                waiting.append(kept)
-                yield slot
-
-        try:
-            for tensors in ring.send_ahead(slots()):
-                yield self._show(tensors, waiting.popleft())
-        finally:
-            ring.close()  # first: the gather thread may be waiting for a slot
-            gathered.close()
-
-    def _gather_for(self, ring: PinnedRing, wanted: _Wanted) -> tuple[Slot, Rows]:
-        """Gather into a slot what travels to the device, and beside it what does not."""
-        layout = {part.name: part.layout(wanted.indices) for part in self.dataset.views}
-        travel = {part.name: layout[part.name] for part in self.dataset.views if part.on_device}
-        if wanted.valid is not None:
-            travel[_VALID] = (wanted.valid.shape, wanted.valid.dtype)
-        slot = ring.acquire(travel)
-        kept = {name: np.empty(*layout[name]) for name in layout if name not in travel}
-        self.dataset.gather_into(wanted.indices, {**slot.arrays, **kept})
-        if wanted.valid is not None:
-            slot.arrays[_VALID][:] = wanted.valid
-        return slot, kept
-
-    def _show(self, tensors: dict[str, torch.Tensor], kept: Rows) -> dict[str, Any]:
-        host = {name: torch.from_numpy(rows) for name, rows in kept.items()}
-        batch = dict(self.dataset.show({**tensors, **host}))
-        if self.last == "pad":
-            batch[_VALID] = tensors[_VALID]
-        return batch
 
 
 def _handed(batch: dict[str, Any], place: _Place, samples: int) -> dict[str, Any]:

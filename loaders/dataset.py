@@ -2,7 +2,7 @@
 
 import hashlib
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -231,6 +231,17 @@ class ShardDataset(Dataset[dict[str, Any]]):
             np.concatenate(
                 found or [np.empty(0, buffers[view.name].dtype)], out=buffers[view.name].reshape(-1)
             )
+
+    @property
+    def stored_nbytes(self) -> int:
+        """Bytes of the fields that samples show, those of other sizes left out."""
+        return len(self) * sum(view.field.nbytes for view in self.views)
+
+    def maps(self) -> Iterator[NDArray[Any]]:
+        """Open the files of these fields: [count, elements] each, read-only."""
+        for shard, count in enumerate(self._spec.counts):
+            for view in self.views if count else ():
+                yield self._rows(view, shard)
 
     @property
     def made_nbytes(self) -> int:

@@ -18,7 +18,7 @@ of the device, so a copy waits until the device has got to the batch `slots` bef
 import math
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -79,7 +79,7 @@ class _Buffer:
         wanted = {name: (tuple(shape), np.dtype(dtype)) for name, (shape, dtype) in layout.items()}
         if wanted == self.layout:
             return
-        torch_dtypes = {name: _torch_dtype(name, dtype) for name, (_, dtype) in wanted.items()}
+        torch_dtypes = {name: torch_dtype(name, dtype) for name, (_, dtype) in wanted.items()}
         spans, end = {}, 0
         for name, (shape, dtype) in wanted.items():
             start = -(-end // _ALIGNMENT) * _ALIGNMENT
@@ -147,16 +147,23 @@ class PinnedRing:
     Args:
         device: Where the batches go; need not be the current device.
         slots: How many batches have a host buffer: being filled, waiting or being copied.
+        arrived: Works on a batch that has arrived, on the device and on the stream of the copies.
 
     Raises:
         DeviceError: There is no such device, or slots < 1.
     """
 
-    def __init__(self, device: torch.device | str | int, slots: int = 3) -> None:
+    def __init__(
+        self,
+        device: torch.device | str | int,
+        slots: int = 3,
+        arrived: Callable[[dict[str, Tensor]], dict[str, Tensor]] = dict,
+    ) -> None:
         if slots < 1:
             raise DeviceError(f"slots is {slots}, expected at least 1")
         self.device = check_device(device)
         self.slots = slots
+        self._arrived = arrived
         self._stream: torch.cuda.Stream | None = None
         if self.device.type == "cuda":
             self._stream = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
@@ -214,7 +221,7 @@ class PinnedRing:
                 moved = {n: t.to(self.device, copy=True) for n, t in buffer.tensors.items()}
             finally:
                 self._give(buffer)
-            return Copy(moved, self.device, None, self._waited)
+            return Copy(self._arrived(moved), self.device, None, self._waited)
         with torch.cuda.device(self.device), torch.cuda.stream(self._stream):
             try:
                 if len(self._waited) == self.slots:
@@ -226,7 +233,9 @@ class PinnedRing:
                 copied.record(self._stream)
                 buffer.copied = copied
                 self._give(buffer)
-        return Copy(moved, self.device, copied, self._waited)
+            found = self._arrived(moved)
+            done = self._stream.record_event()
+        return Copy(found, self.device, done, self._waited)
 
     def send_ahead(self, slots: Iterable[Slot]) -> Iterator[dict[str, Tensor]]:
         """Yield one batch a slot, in order, while the copy of the next is in flight.
@@ -272,7 +281,12 @@ class PinnedRing:
             self._changed.notify()
 
 
-def _torch_dtype(name: str, dtype: np.dtype[Any]) -> torch.dtype:
+def torch_dtype(name: str, dtype: np.dtype[Any]) -> torch.dtype:
+    """Return what a stored dtype is on a device: a packed record its bytes.
+
+    Raises:
+        SelectionError: Field `name` cannot travel.
+    """
     if dtype.names and not dtype.hasobject:
         return torch.uint8
     try:

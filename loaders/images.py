@@ -40,6 +40,8 @@ def image_views(split: SplitSpec, size: Size, where: str) -> tuple[View, ...]:
             views.append(View(name="label", field=field, show=show_labels))
         elif field.role == "key":
             views.append(View(name="key", field=field, show=show_keys, on_device=False))
+        elif field.role == "page":
+            views.append(View(name="page", field=field, show=show_labels, on_device=False))
     return tuple(views)
 
 
@@ -57,7 +59,7 @@ def show_images(rows: Tensor) -> Tensor:
 
 
 def show_labels(rows: Tensor) -> Tensor:
-    """Return [B] int64: what losses and `default_collate` use."""
+    """Return integers of any kind as [B] int64: what losses and `default_collate` use."""
     return rows.to(torch.int64)
 
 

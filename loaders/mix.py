@@ -17,7 +17,7 @@ from loaders.mix_sources import MixedPart, check_sources, is_flat, is_key
 from loaders.proportion import DRAWS, Proportion
 from loaders.sampling import MOST, derived_seed, visit
 from loaders.state import fingerprint_of, tokens_each
-from loaders.views import Gatherable, Part, Take, fresh
+from loaders.views import Gatherable, Part, Take, fresh, mapped, span
 
 
 class Mix:
@@ -74,7 +74,7 @@ class Mix:
             raise SelectionError(
                 f"an epoch of {self._count} draws, up to {MOST} can be: give a smaller epoch_size"
             )
-        self._ends = np.cumsum([_span(dataset) for dataset in self.sources], dtype=np.int64)
+        self._ends = np.cumsum([span(dataset) for dataset in self.sources], dtype=np.int64)
         self._starts = np.concatenate(([0], self._ends[:-1]))
         self.views: tuple[Part, ...] = tuple(self._mixed_parts())
 
@@ -205,6 +205,16 @@ class Mix:
         return [p for p in self.views if isinstance(p, MixedPart) and p.lengths is not None]
 
     @property
+    def stored_nbytes(self) -> int:
+        """Bytes of the files of all sources."""
+        return sum(mapped(dataset).stored_nbytes for dataset in self.sources)
+
+    def maps(self) -> Iterator[NDArray[Any]]:
+        """Open all files of all sources."""
+        for dataset in self.sources:
+            yield from mapped(dataset).maps()
+
+    @property
     def made_nbytes(self) -> int:
         """Bytes that `show` makes of a sample."""
         return self.sources[0].made_nbytes
@@ -225,7 +235,3 @@ def _put_rows(buffer: NDArray[Any], rows: NDArray[np.int64], values: NDArray[Any
 def _plain(dataset: Gatherable) -> Gatherable:
     """Return, for a mix, one of its sources, which are all alike."""
     return _plain(dataset.sources[0]) if isinstance(dataset, Mix) else dataset
-
-
-def _span(dataset: Gatherable) -> int:
-    return dataset.span if isinstance(dataset, Mix) else len(dataset)

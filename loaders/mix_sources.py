@@ -48,6 +48,12 @@ class MixedPart:
         """Whether it travels to the device of a batch, or stays in host memory."""
         return self.parts[0].on_device
 
+    @property
+    def fixed(self) -> bool:
+        """Whether every sample has one row, of the same shape."""
+        widths = {part.layout(_PROBE)[0] for part in self.parts if part.fixed}
+        return len(widths) == 1 and all(part.fixed for part in self.parts)
+
     def layout(self, indices: NDArray[np.int64]) -> tuple[tuple[int, ...], np.dtype[Any]]:
         """Return shape and dtype of the array for the samples [B] of a batch."""
         found = [self.parts[s].layout(local) for s, _, local in self.split_up(indices)]

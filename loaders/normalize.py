@@ -12,11 +12,9 @@ from typing import Protocol, Self
 import torch
 from torch import Tensor, nn
 
+from loaders.device_rows import LEVELS, can_normalize, normalize_rows
 from loaders.errors import ImageTypeError, NormalizeError, SelectionError
 from loaders.exact_buffers import ExactModule
-
-# The largest value of each stored type: what 1.0 is in the 0..1 scale of the statistics.
-_LEVELS = {torch.uint8: 255.0, torch.uint16: 65535.0}
 
 # The smallest normal float32: below it 1 / std is no longer a number that float32 can hold well.
 _SMALLEST_STD = torch.finfo(torch.float32).tiny
@@ -117,7 +115,7 @@ class Normalize(ExactModule):
             ImageTypeError: The images are not uint8 or uint16.
             NormalizeError: The number of channels is not that of the statistics.
         """
-        levels = _LEVELS.get(images.dtype)
+        levels = LEVELS.get(images.dtype)
         if levels is None:
             raise ImageTypeError(
                 f"images are {images.dtype}, expected stored uint8 or uint16; float images are "
@@ -125,9 +123,13 @@ class Normalize(ExactModule):
             )
         if images.dim() < 3 or images.shape[-3] != self.scale.shape[0]:
             raise NormalizeError(self._misfit(images))
+        dtype = self.output_dtype
+        if images.device == self.scale.device and can_normalize(images, dtype):
+            rows = images.permute(0, 2, 3, 1)
+            return normalize_rows(rows, None, self.scale, self.bias, dtype).permute(0, 3, 1, 2)
         scale = (self.scale * (1.0 / levels))[:, None, None]  # [C, 1, 1]
         # Integers in, float32 out: one pass, where images.float() would be another.
-        return torch.addcmul(self.bias[:, None, None], images, scale).to(self.output_dtype)
+        return torch.addcmul(self.bias[:, None, None], images, scale).to(dtype)
 
     def extra_repr(self) -> str:
         """The statistics and the output, for `print(model)`."""
@@ -196,6 +198,11 @@ class NormalizedModel(nn.Module):
         if target.dtype in _NARROW_INTEGERS:
             target = target.to(torch.int64)
         return self.loss(output, target)
+
+
+def normalize_innermost(normalize: Normalize, rows: Tensor) -> Tensor:
+    """Normalize images as they are stored, [B, H, W, C]."""
+    return normalize(rows.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)  # type: ignore[no-any-return]
 
 
 def _check_statistics(mean: Sequence[float], std: Sequence[float]) -> None:

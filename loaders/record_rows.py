@@ -1,5 +1,6 @@
 """The records of a split, out of the maps of its shards into one array of bytes."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -8,7 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loaders.format.columns import open_column
+from loaders.format.containers import CONTAINERS
 from loaders.format.spec import Manifest
+from loaders.joined_map import JoinedMap
 
 RECORD: Final = "record"
 """Name of the field, and of the array of a batch."""
@@ -27,6 +30,7 @@ class RecordPart:
     nbytes: int
     name: str = RECORD
     on_device: bool = True
+    fixed: bool = True
 
     def layout(self, indices: NDArray[np.int64]) -> tuple[tuple[int, ...], np.dtype[Any]]:
         """Return shape and dtype of the array for the samples [B] of a batch."""
@@ -73,6 +77,16 @@ class RecordRows:
         # Integers of 16 bits are sorted by counting, 7 times as fast.
         self._first = found.astype(np.uint16 if len(counts) <= 1 << 16 else np.int64)
         self._maps: dict[int, NDArray[np.uint8]] = {}
+        self._filled = int(np.count_nonzero(counts))
+        self._joined: JoinedMap | None = None
+        if count:
+            spec, container = manifest.splits[split], CONTAINERS[manifest.container]
+            column = next(column for column, _ in spec.columns() if column.name == name)
+            sizes = [container.shard_nbytes(column, n, spec.capacity) for n in spec.counts]
+            self._joined = JoinedMap(nbytes, sizes, f"{path}: {split}")
+            self._moved = np.arange(len(counts)) * self._joined.step - self._starts
+            whole = int(self._moved[-1]) + count
+            self._all = self._joined.rows(len(container.prefix(column, 0)), whole)
 
     def gather_into(self, indices: NDArray[np.int64], out: NDArray[np.uint8]) -> None:
         """Copy records.
@@ -87,21 +101,22 @@ class RecordRows:
         """
         if not len(indices):
             return
-        if len(self._ends) == 1:
-            _take_rows(self._map(0), indices, out)
-            return
-        shards = self._shards(indices)
-        if bool((shards[1:] >= shards[:-1]).all()):
-            self._take(indices, shards, out)
-            return
-        # Shard by shard into memory that stays in the cache, then to their places: half as long
-        # again as from one shard; picking and placing a shard's rows took twice as long.
-        order = np.argsort(shards, kind="stable")
-        sorted_rows = np.empty_like(out)
-        self._take(indices.take(order), shards, sorted_rows)
-        places = np.empty_like(order)
-        places[order] = np.arange(len(order))
-        _take_rows(sorted_rows, places, out)
+        rows = indices
+        if len(self._ends) > 1:
+            shards = self._shards(indices)
+            if len(self._maps) < self._filled:
+                for shard in np.flatnonzero(np.bincount(shards)).tolist():
+                    self._map(shard)
+            rows = indices + self._moved.take(shards)
+        elif not self._maps:
+            self._map(0)
+        # The default mode="raise" copies through a hidden buffer at half the speed.
+        self._all.take(rows, axis=0, out=out, mode="clip")
+
+    def maps(self) -> Iterator[NDArray[np.uint8]]:
+        """Open all shards that hold records: [count, nbytes] each, read-only."""
+        for shard in np.flatnonzero(self._ends > self._starts).tolist():
+            yield self._map(shard)
 
     def _shards(self, indices: NDArray[np.int64]) -> NDArray[Any]:
         if len(self._ends) <= _FEW:
@@ -114,29 +129,13 @@ class RecordRows:
             found += late
         return found
 
-    def _take(
-        self, indices: NDArray[np.int64], shards: NDArray[Any], out: NDArray[np.uint8]
-    ) -> None:
-        """Copy records that are sorted by shard; `shards` holds theirs in any order."""
-        first = 0
-        counts = np.bincount(shards)
-        for shard in np.flatnonzero(counts).tolist():
-            last = first + int(counts[shard])
-            rows = indices[first:last] - self._starts[shard]
-            _take_rows(self._map(shard), rows, out[first:last])
-            first = last
-
     def _map(self, shard: int) -> NDArray[np.uint8]:
         """Return the map of a shard: [count, nbytes], read-only."""
         found = self._maps.get(shard)
         if found is None:
-            place = (self._path, self._manifest, self._split, self._name, shard)
-            records = open_column(*place, verify=self._verify)
+            place = self._joined.place(shard) if self._joined else None
+            where = (self._path, self._manifest, self._split, self._name, shard, place)
+            records = open_column(*where, verify=self._verify)
             found = records.view(np.uint8).reshape(len(records), self._nbytes)
             self._maps[shard] = found
         return found
-
-
-def _take_rows(rows: NDArray[np.uint8], indices: NDArray[np.int64], out: NDArray[np.uint8]) -> None:
-    # The default mode="raise" copies through a hidden buffer at half the speed.
-    rows.take(indices, axis=0, out=out, mode="clip")

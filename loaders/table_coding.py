@@ -1,6 +1,7 @@
 """One column of values -> what is stored of it: codes with an offset, codes of texts, or floats."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final
 
@@ -9,6 +10,7 @@ from google_crc32c import value as crc32c
 from numpy.typing import NDArray
 
 from loaders.errors import SelectionError
+from loaders.format.out_of_range import OutOfRange, clip_or_drop, is_outside, narrow_floats
 from loaders.format.table_schema import ColumnSpec
 from loaders.format.value_texts import text_of
 from loaders.table_values import MisfitError, Values, floats, is_missing, whole_numbers
@@ -28,26 +30,45 @@ Codes = Mapping[str, int]
 """Value -> code."""
 
 
-def encode_column(spec: ColumnSpec, values: Values, codes: Codes | None) -> NDArray[Any]:
+_TAKEN: Final = (
+    '; TableEncoder(..., out_of_range="clip" or "missing") takes it, or prepare with --room'
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """A column as it is stored.
+
+    Attributes:
+        codes: [n], or [n, length], of the stored dtype.
+        outside: Numbers of it that had no code.
+    """
+
+    codes: NDArray[Any]
+    outside: int = 0
+
+
+def encode_column(
+    spec: ColumnSpec, values: Values, codes: Codes | None, out_of_range: OutOfRange = "refuse"
+) -> Encoded:
     """Encode a column.
 
     Args:
         spec: The column.
         values: [n], of a vector [n] lists or [n, length].
         codes: Of a column with a vocabulary.
-
-    Returns:
-        [n], or [n, length], of the stored dtype.
+        out_of_range: What becomes of numbers that have no code.
 
     Raises:
         SelectionError: A value is not of the column's kind, or outside what is stored.
     """
+    how: OutOfRange = "refuse" if spec.role == "target" else out_of_range
     if spec.kind == "vector":
-        return _encode_lists(spec, values, codes)
+        return _encode_lists(spec, values, codes, how)
     if isinstance(values, np.ndarray) and values.ndim != 1:
         raise SelectionError(f"column {spec.name!r} has shape {values.shape}, expected [n]")
     try:
-        return _encode(spec, values, codes)
+        return _encode(spec, values, codes, how)
     except MisfitError as bad:
         raise _error(spec, bad.position, values[bad.position], bad.reason) from bad
 
@@ -82,35 +103,45 @@ def encode_part(spec: ColumnSpec, values: Values, part: str) -> Values:
     return [value if known else None for value, known in zip(found.tolist(), valid, strict=True)]
 
 
-def _encode(spec: ColumnSpec, values: Values, codes: Codes | None) -> NDArray[Any]:
+def _encode(spec: ColumnSpec, values: Values, codes: Codes | None, how: OutOfRange) -> Encoded:
     if codes is not None or spec.buckets is not None:
-        return _encode_texts(spec, values, codes)
+        return Encoded(_encode_texts(spec, values, codes))
     if spec.dtype == "float64":
-        return floats(values)
+        return Encoded(floats(values))
+    remedy = "" if spec.role == "target" else _TAKEN
     if spec.dtype == "float32":
-        return _encode_float32(floats(values))
-    kind = "integer" if spec.kind == "vector" else spec.kind
-    numbers, valid = whole_numbers(values, kind, spec.exponent, unsigned=spec.unsigned)
+        found, beyond = narrow_floats(floats(values), how)
+        if how == "refuse" and beyond.any():
+            raise MisfitError(int(np.argmax(beyond)), f"is beyond float32{remedy}")
+        return Encoded(found, int(np.count_nonzero(beyond)))
+    numbers, valid = _whole(spec, values, how)
+    bad = is_outside(numbers, valid, spec.bounds)
+    if bad.any() and how == "refuse":
+        low, high = spec.bounds
+        unit = f" * 10**{spec.exponent}" if spec.exponent else ""
+        reason = f"is outside {low}..{high}{unit}, which {spec.dtype} holds{remedy}"
+        raise MisfitError(int(np.argmax(bad)), reason)
+    if how != "refuse":
+        numbers, valid = clip_or_drop(numbers, valid, spec.bounds, how)
     if not spec.nullable and not valid.all():
         raise MisfitError(int(np.argmin(valid)), _NO_CODE)
-    low, high = spec.bounds
-    bad = ((numbers < low) | (numbers > high)) & valid
-    if bad.any():
-        unit = f" * 10**{spec.exponent}" if spec.exponent else ""
-        reason = f"is outside {low}..{high}{unit}, which {spec.dtype} holds"
-        raise MisfitError(int(np.argmax(bad)), reason)
     shift = np.uint64(-spec.base % (1 << 64))
     stored = numbers.view(np.uint64) + shift  # modulo 2**64: exact within the range
-    return np.where(valid, stored, np.uint64(0)).astype(spec.dtype)
+    stored = np.where(valid, stored, np.uint64(0)).astype(spec.dtype)
+    return Encoded(stored, int(np.count_nonzero(bad)))
 
 
-def _encode_float32(values: NDArray[np.float64]) -> NDArray[np.float32]:
-    with np.errstate(over="ignore"):
-        found = values.astype(np.float32)
-    beyond = np.isinf(found) & np.isfinite(values)
-    if beyond.any():
-        raise MisfitError(int(np.argmax(beyond)), "is beyond float32")
-    return found
+def _whole(
+    spec: ColumnSpec, values: Values, how: OutOfRange
+) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    kind = "integer" if spec.kind == "vector" else spec.kind
+    try:
+        return whole_numbers(values, kind, spec.exponent, unsigned=spec.unsigned)
+    except MisfitError:
+        if how == "refuse" or kind == "boolean":
+            raise
+        # Numbers that are to be clipped may be beyond the range of the stored ones.
+        return whole_numbers(values, kind, spec.exponent, unsigned=not spec.unsigned)
 
 
 def _encode_texts(spec: ColumnSpec, values: Values, codes: Codes | None) -> NDArray[Any]:
@@ -166,7 +197,9 @@ def _look(spec: ColumnSpec, codes: Codes | None) -> Callable[[Any], int]:
     return known if spec.buckets is None else hashed
 
 
-def _encode_lists(spec: ColumnSpec, values: Values, codes: Codes | None) -> NDArray[Any]:
+def _encode_lists(
+    spec: ColumnSpec, values: Values, codes: Codes | None, how: OutOfRange
+) -> Encoded:
     """Encode lists: what one of texts lacks to its length is missing, others are of one length."""
     exact = codes is None and spec.buckets is None
     rows: list[int] = []
@@ -188,12 +221,12 @@ def _encode_lists(spec: ColumnSpec, values: Values, codes: Codes | None) -> NDAr
     found = np.full((len(values), spec.length), missing, spec.dtype)
     at = np.array(rows, np.int64)
     try:
-        encoded = _encode(spec, flat, codes)
+        encoded = _encode(spec, flat, codes, how)
     except MisfitError as bad:
         raise _error(spec, rows[bad.position], flat[bad.position], bad.reason) from bad
     _, firsts, counts = np.unique(at, return_index=True, return_counts=True)
-    found[at, np.arange(len(at)) - np.repeat(firsts, counts)] = encoded
-    return found
+    found[at, np.arange(len(at)) - np.repeat(firsts, counts)] = encoded.codes
+    return Encoded(found, encoded.outside)
 
 
 def _error(spec: ColumnSpec, row: int, value: Any, reason: str) -> SelectionError:

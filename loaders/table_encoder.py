@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from loaders.errors import SelectionError
+from loaders.format.out_of_range import OUT_OF_RANGE, OutOfRange
 from loaders.format.table_schema import ColumnSpec
 from loaders.table_coding import DATETIME_PARTS, UNKNOWN, encode_column, encode_part
 from loaders.table_files import read_table, read_vocabulary
@@ -50,6 +51,8 @@ class TableEncoder:
     Args:
         path: The folder of the training data.
         numeric: As in `open_table`, for `batch`.
+        out_of_range: What becomes of numbers and times of features that have no code: "refuse"
+            them by column and row, "clip" them to the nearest that has one, or make them "missing".
 
     Raises:
         IncompleteError: There is no finished dataset in the folder.
@@ -60,7 +63,16 @@ class TableEncoder:
         schema: The columns.
     """
 
-    def __init__(self, path: str | Path, *, numeric: Numeric = "values") -> None:
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        numeric: Numeric = "values",
+        out_of_range: OutOfRange = "refuse",
+    ) -> None:
+        if out_of_range not in OUT_OF_RANGE:
+            raise SelectionError(f"out_of_range={out_of_range!r}: expected {OUT_OF_RANGE}")
+        self._out_of_range: OutOfRange = out_of_range
         root = Path(path).absolute()
         manifest, self.schema = read_table(root)
         columns = sort_columns(self.schema, str(root))
@@ -101,17 +113,40 @@ class TableEncoder:
             SelectionError: A column is not there, or a value is not of its kind or outside what is
                 stored; it names column, row (from 0) and value.
         """
+        records, _ = self._encoded(data)
+        return records
+
+    def outside(self, data: Mapping[str, Any] | Frame) -> dict[str, int]:
+        """Count the numbers of samples that have no code, and what `out_of_range` says became.
+
+        Args:
+            data: As for `encode`.
+
+        Returns:
+            Column -> how many, of columns that have some.
+
+        Raises:
+            SelectionError: As for `encode`.
+        """
+        _, outside = self._encoded(data)
+        return outside
+
+    def _encoded(self, data: Mapping[str, Any] | Frame) -> tuple[NDArray[Any], dict[str, int]]:
         given = _columns(data)
         found = {spec.name: self._values(spec, given) for spec in self.schema.columns}
         counts = {name: len(values) for name, values in found.items() if values is not None}
         if len(set(counts.values())) > 1:
             raise SelectionError(f"columns of different lengths: {counts}")
         records = np.zeros(next(iter(counts.values()), 0), self.schema.record_dtype)
+        outside: dict[str, int] = {}
         for spec in self.schema.columns:
             values = found[spec.name]
             if values is not None:
-                records[spec.name] = encode_column(spec, values, self._codes.get(spec.name))
-        return records
+                codes = self._codes.get(spec.name)
+                encoded = encode_column(spec, values, codes, self._out_of_range)
+                records[spec.name] = encoded.codes
+                outside[spec.name] = encoded.outside
+        return records, {name: count for name, count in outside.items() if count}
 
     def batch(self, data: Mapping[str, Any] | Frame) -> dict[str, Tensor]:
         """Encode samples into a batch.

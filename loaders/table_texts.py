@@ -1,6 +1,6 @@
 """The column of texts of a table: its tokens in a batch, filled up to the longest of them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,15 @@ class TableTexts:
     """
 
     padded: Padded | None
+
+    @property
+    def stored_nbytes(self) -> int:
+        """Bytes of their files."""
+        return 0 if self.padded is None else self.padded.store.stored_nbytes
+
+    def maps(self) -> Iterator[NDArray[Any]]:
+        """Open these."""
+        return iter(()) if self.padded is None else self.padded.store.maps()
 
     def parts(self) -> tuple[Part, ...]:
         """Return the arrays of a batch."""

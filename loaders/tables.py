@@ -2,7 +2,8 @@
 
 import hashlib
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final, get_args
 
@@ -152,8 +153,8 @@ class TableDataset(Dataset[dict[str, Any]]):
         return read_vocabulary(self.path, self.manifest, target)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        options = (self.numeric, self.codes, self.verify)
-        return _reopen, (self.path, self.split, *options, self.fingerprint)
+        options = {"numeric": self.numeric, "codes": self.codes, "verify": self.verify}
+        return _reopen, (self.path, self.split, self.fingerprint, options)
 
     def __len__(self) -> int:
         return self.manifest.splits[self.split].count
@@ -174,8 +175,7 @@ class TableDataset(Dataset[dict[str, Any]]):
     @property
     def statistics(self) -> Mapping[str, ColumnStatistics]:
         """What the training rows hold, of each column that has statistics."""
-        columns = self.schema.columns
-        return {s.name: s.statistics for s in columns if s.statistics is not None}
+        return {s.name: s.statistics for s in self.schema.columns if s.statistics is not None}
 
     @property
     def cardinalities(self) -> tuple[int, ...]:
@@ -208,9 +208,8 @@ class TableDataset(Dataset[dict[str, Any]]):
             (s.name, s.kind, s.role, s.dtype, s.length, s.offset, s.exponent, s.nullable, s.buckets)
             for s in self.schema.columns
         ]
-        extras = self.manifest.extras
         paths = {s.name: s.vocabulary for s in self.schema.columns if s.vocabulary is not None}
-        return columns, {name: extras[path][1] for name, path in paths.items()}
+        return columns, {name: self.manifest.extras[path][1] for name, path in paths.items()}
 
     def vocabulary(self, name: str) -> tuple[str, ...]:
         """Return the values of a column in the order of their codes.
@@ -264,6 +263,15 @@ class TableDataset(Dataset[dict[str, Any]]):
         self._texts.gather_into(indices, buffers)
 
     @property
+    def stored_nbytes(self) -> int:
+        """Bytes of the records and texts."""
+        return len(self) * self.schema.record_dtype.itemsize + self._texts.stored_nbytes
+
+    def maps(self) -> Iterator[NDArray[Any]]:
+        """Open the files of the records and texts."""
+        return chain(self._rows.maps(), self._texts.maps())
+
+    @property
     def made_nbytes(self) -> int:
         """Bytes of a row in a batch."""
         return sum(entry.nbytes for entry in self._entries)
@@ -283,16 +291,9 @@ class TableDataset(Dataset[dict[str, Any]]):
         return Batch({**shown, **self._texts.show(rows, take)})
 
 
-def _reopen(
-    path: Path,
-    split: str,
-    numeric: Numeric,
-    codes: Codes,
-    verify: bool,  # noqa: FBT001
-    fingerprint: str,
-) -> TableDataset:
+def _reopen(path: Path, split: str, fingerprint: str, options: dict[str, Any]) -> TableDataset:
     """Open the dataset again in another process, and only the very same one."""
-    dataset = TableDataset(path, split, numeric, codes, verify=verify)
+    dataset = TableDataset(path, split, **options)
     if dataset.fingerprint != fingerprint:
         raise FormatError(f"{path}: the dataset was replaced while it was open; open it again")
     return dataset

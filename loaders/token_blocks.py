@@ -53,10 +53,12 @@ class Blocks:
 
     def parts(self) -> tuple[Part, ...]:
         """Return the array of windows, and for padded ones how many tokens each holds."""
-        block = TokenPart(_BLOCK, self.store.dtype, lambda i: (len(i), self.block_size + 1))
+        block = TokenPart(
+            _BLOCK, self.store.dtype, lambda i: (len(i), self.block_size + 1), fixed=True
+        )
         if self.tail == "drop":
             return (block,)
-        return block, TokenPart(_KNOWN, np.dtype(np.int64), count_of)
+        return block, TokenPart(_KNOWN, np.dtype(np.int64), count_of, fixed=True)
 
     def gather_into(self, indices: NDArray[np.int64], buffers: Mapping[str, NDArray[Any]]) -> None:
         """Copy the windows out of the maps."""

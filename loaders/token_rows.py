@@ -88,11 +88,12 @@ class Padded:
 
     def parts(self) -> tuple[Part, ...]:
         """Return the rows of ids, the lengths, and what names the samples."""
-        rows = TokenPart(TOKENS, self.store.dtype, self.shape)
-        lengths = TokenPart(LENGTH, np.dtype(np.int64), count_of)
+        fixed = self.width.length is not None
+        rows = TokenPart(TOKENS, self.store.dtype, self.shape, fixed=fixed)
+        lengths = TokenPart(LENGTH, np.dtype(np.int64), count_of, fixed=fixed)
         if not self._paired:
             return (rows, lengths, *self.labels.parts())
-        pairs = TokenPart(PAIR_START, np.dtype(np.int64), count_of)
+        pairs = TokenPart(PAIR_START, np.dtype(np.int64), count_of, fixed=fixed)
         return (rows, lengths, pairs, *self.labels.parts())
 
     @property
@@ -171,7 +172,8 @@ class Chat:
 
     def parts(self) -> tuple[Part, ...]:
         """Return the padded rows, and one byte a token that says whether it is learned."""
-        learned = TokenPart(LOSS_MASK, np.dtype(np.uint8), self.padded.shape)
+        fixed = self.padded.width.length is not None
+        learned = TokenPart(LOSS_MASK, np.dtype(np.uint8), self.padded.shape, fixed=fixed)
         return (*self.padded.parts(), learned)
 
     def gather_into(self, indices: NDArray[np.int64], buffers: Mapping[str, NDArray[Any]]) -> None:

@@ -1,7 +1,7 @@
 """One split of a tokens dataset as maps: which layout it has, and the values of each sample."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -183,6 +183,18 @@ class TokenStore:
                 found = open_column(*place, verify=self._verify)
             self._maps[name, shard] = found
         return found
+
+    @property
+    def stored_nbytes(self) -> int:
+        """Bytes of all columns."""
+        return sum(sum(rows) * column.nbytes for column, rows in self._columns.values())
+
+    def maps(self) -> Iterator[NDArray[Any]]:
+        """Open all columns of all shards."""
+        for name, (_, rows) in self._columns.items():
+            for shard, count in enumerate(rows):
+                if count:
+                    yield self.column(name, shard)
 
     def places(self, indices: NDArray[np.int64]) -> list[tuple[int, int]]:
         """Return shard and row of each sample."""

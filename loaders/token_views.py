@@ -2,7 +2,7 @@
 
 import json
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -26,12 +26,14 @@ class TokenPart:
         dtype: Of the array.
         shape: Samples [B] -> shape of the array.
         on_device: Whether it travels to the device of a batch, or stays in host memory.
+        fixed: Whether every sample has one row, of the same shape.
     """
 
     name: str
     dtype: np.dtype[Any]
     shape: Callable[[NDArray[np.int64]], tuple[int, ...]]
     on_device: bool = True
+    fixed: bool = False
 
     def layout(self, indices: NDArray[np.int64]) -> tuple[tuple[int, ...], np.dtype[Any]]:
         """Return shape and dtype of the array for the samples [B] of a batch."""
@@ -130,6 +132,15 @@ class TokenView(Dataset[dict[str, Any]]):
             buffers: An array for each of `views`, of its layout for these indices, C-contiguous.
         """
         self.look.gather_into(indices, buffers)
+
+    @property
+    def stored_nbytes(self) -> int:
+        """Bytes of the files."""
+        return self.look.store.stored_nbytes
+
+    def maps(self) -> Iterator[NDArray[Any]]:
+        """Open all files."""
+        return self.look.store.maps()
 
     @property
     def made_nbytes(self) -> int:

@@ -1,6 +1,6 @@
 """How stored fields appear in samples and batches, and what a `Loader` needs of a dataset."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from loaders.errors import SelectionError
 from loaders.format.fields import FieldSpec
 
 Take = Callable[[tuple[int, ...], np.dtype[Any]], NDArray[Any]]
@@ -31,12 +32,14 @@ class View:
         show: [B, *field.shape] rows as stored, on any device -> what a batch holds, over the same
             memory where it can.
         on_device: Whether the rows travel to the device of a batch, or stay in host memory.
+        fixed: Whether every sample has one row, of the same shape.
     """
 
     name: str
     field: FieldSpec
     show: Callable[[Tensor], Any]
     on_device: bool = True
+    fixed: bool = True
 
     def layout(self, indices: NDArray[np.int64]) -> tuple[tuple[int, ...], np.dtype[Any]]:
         """Return shape and dtype of the array that takes the rows of a batch."""
@@ -54,6 +57,11 @@ class Part(Protocol):
     @property
     def on_device(self) -> bool:
         """Whether it travels to the device of a batch, or stays in host memory."""
+        ...
+
+    @property
+    def fixed(self) -> bool:
+        """Whether row b of the array is sample b, of a shape that no sample changes."""
         ...
 
     def layout(self, indices: NDArray[np.int64]) -> tuple[tuple[int, ...], np.dtype[Any]]:
@@ -101,6 +109,40 @@ class Gatherable(Protocol):
             take: Gives the memory for what is made in host memory.
         """
         ...
+
+
+@runtime_checkable
+class Mapped(Protocol):
+    """A dataset whose samples lie in mapped files."""
+
+    @property
+    def stored_nbytes(self) -> int:
+        """Bytes of the files that its samples lie in, without opening them."""
+        ...
+
+    def maps(self) -> Iterator[NDArray[Any]]:
+        """Open all of them: C-contiguous arrays, read-only, the ones that batches come from."""
+        ...
+
+
+def mapped(dataset: Gatherable) -> Mapped:
+    """Return a dataset as one whose samples lie in mapped files.
+
+    Raises:
+        SelectionError: It does not say so.
+    """
+    if not isinstance(dataset, Mapped):
+        raise SelectionError(
+            f"{dataset.path}: a {type(dataset).__name__} has no maps(), which say in which files "
+            'its samples lie: use residency="disk"'
+        )
+    return dataset
+
+
+def span(dataset: Gatherable) -> int:
+    """Return the number that indices lie below: that of samples, where a dataset says no more."""
+    found = getattr(dataset, "span", None)
+    return found if isinstance(found, int) else len(dataset)
 
 
 def gather_batch(dataset: Gatherable, indices: Any) -> Mapping[str, Any]:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -17,27 +18,34 @@ from loaders.format.files import (
     write_atomically,
 )
 from loaders.format.spec import Manifest, ShardFiles, SplitSpec
-from preprocess.errors import OutputError, SourceError, output_error
+from preprocess.errors import SourceError, output_error
 from preprocess.plan import Plan
 from preprocess.receipt import Receipt
 from preprocess.report import Report
+from preprocess.skipped import (
+    Listed,
+    as_pairs,
+    listed_together,
+    read_skipped_lines,
+    skipped_lines,
+)
 from preprocess.sources import printable
 from preprocess.stats import merge_tallies, no_statistics
 
 
-def write_skipped(plan: Plan, receipts: Sequence[Receipt]) -> list[tuple[str, str]]:
+def write_skipped(plan: Plan, receipts: Sequence[Receipt]) -> Sequence[tuple[str, str]]:
     """List every skipped item with its cause in `skipped.jsonl`, whatever becomes of the run.
 
     Returns:
-        (key, reason), in the order of the input; entries that were never items come first.
+        (key, reason), in the order of the input, as the file has them; entries that were never
+        items come first.
 
     Raises:
         SourceError: Nothing at all could be read; the file is written before.
     """
     skipped = _skipped(plan, receipts)
-    lines = b"".join(to_json({"key": key, "reason": reason}) for key, reason in skipped)
     try:
-        write_atomically(plan.out / SKIPPED, lines, work=plan.out / WORK)
+        write_atomically(plan.out / SKIPPED, skipped_lines(skipped), work=plan.out / WORK)
     except OSError as error:
         raise output_error(plan.out, error) from error
     if not any(receipt.count for receipt in receipts):
@@ -51,35 +59,31 @@ def write_skipped(plan: Plan, receipts: Sequence[Receipt]) -> list[tuple[str, st
             f"{plan.listing.name}: none of {len(skipped)} items could be read, no dataset is "
             f"written; the first: {first}; all are listed in {plan.out / SKIPPED}"
         )
-    return skipped
+    return Listed(len(skipped), partial(read_skipped_lines, plan.out / SKIPPED))
 
 
 def _first_key(plan: Plan) -> str:
     return next(item.key for items in plan.listing.splits.values() for item in items)
 
 
-def read_skipped(out: Path) -> list[tuple[str, str]]:
+def read_skipped(out: Path) -> Sequence[tuple[str, str]]:
     """Return what a finished run has listed in `skipped.jsonl`.
 
     Raises:
         OutputError: The list is missing or damaged.
     """
     path = out / SKIPPED
-    try:
-        entries = [json.loads(line) for line in path.read_bytes().splitlines()]
-        return [(str(entry["key"]), str(entry["reason"])) for entry in entries]
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        raise OutputError(
-            f"{path}: the dataset is there, the list of what it lacks cannot be read ({error!r}); "
-            "copy it again, or --overwrite to prepare the dataset again"
-        ) from error
+    count = sum(1 for _ in read_skipped_lines(path))
+    return Listed(count, partial(read_skipped_lines, path))
 
 
-def _skipped(plan: Plan, receipts: Sequence[Receipt]) -> list[tuple[str, str]]:
-    listed = [(error.key, error.reason) for error in plan.listing.skipped]
-    found = [pair for receipt in _in_order(plan, receipts) for pair in receipt.skipped]
+def _skipped(plan: Plan, receipts: Sequence[Receipt]) -> Sequence[tuple[str, str]]:
+    listed = as_pairs(plan.listing.skipped)
     # Once, where several splits read the same items.
-    return list(dict.fromkeys([*listed, *found]))
+    found = dict.fromkeys(pair for receipt in _in_order(plan, receipts) for pair in receipt.skipped)
+    for pair in listed if found else ():
+        found.pop(pair, None)
+    return listed_together([listed, tuple(found)])
 
 
 def build_manifest(plan: Plan, receipts: Sequence[Receipt]) -> Manifest:

@@ -142,8 +142,7 @@ class _Repair:
     def _recorded(self) -> Mapping[str, Any]:
         """Return what the report tells of the run beside the manifest."""
         try:
-            found = read_json(self.root / REPORT)["aside"]
-            return dict(found)
+            return dict(read_json(self.root / REPORT)["aside"])
         except (MissingShardError, FormatError, KeyError, TypeError):
             return {}  # the defaults are tried: the manifest's hash says whether they were used
 
@@ -163,8 +162,8 @@ class _Repair:
     def _images(self, recorded: Mapping[str, Any]) -> None:
         chosen = _options(ImageOptions, self.manifest.recipe)
         options = self._run_options(recorded)
-        source = Path(self.source)
-        plan = plan_images(source, self.staging, chosen, options, recorded.get("limit"))
+        limit = recorded.get("limit")
+        plan = plan_images(Path(self.source), self.staging, chosen, options, limit)
         self._rewrite(plan, options, self.on_progress)
 
     def _tokens(self, recorded: Mapping[str, Any]) -> None:
@@ -173,8 +172,8 @@ class _Repair:
         chosen = _options(TokenOptions, {**recipe, "engine": "auto"}, text=text,
                           tokenizer=self._find_tokenizer(recorded))  # fmt: skip
         options = self._run_options(recorded)
-        source = Path(self.source)
-        plan = plan_tokens(source, self.staging, chosen, options, recorded.get("limit"))
+        limit = recorded.get("limit")
+        plan = plan_tokens(Path(self.source), self.staging, chosen, options, limit)
         self._expect_same(plan)  # before a first run over all documents
         run_tokens(plan, options, self.on_progress, self._rewrite)
 
@@ -283,13 +282,16 @@ class _Repair:
 
 
 def _options(kind: Any, recorded: Mapping[str, Any], **given: Any) -> Any:
-    """Return options out of their JSON form; lists become tuples."""
-    names = [field.name for field in fields(kind) if field.name not in given]
+    """Return options out of their JSON form; lists become tuples.
+
+    What is not recorded changes no byte. Whether all is as it was, the hash of the recipe says.
+    """
+    names = [field.name for field in fields(kind) if field.name in recorded.keys() - given.keys()]
     try:
         return kind(**{name: _tuples(recorded[name]) for name in names}, **given)
-    except (KeyError, TypeError, ValueError) as error:
+    except (TypeError, ValueError) as error:
         raise OutputError(
-            f"the options in the manifest are not those of this version of prep ({error!r}); "
+            f"the options in the manifest are not those of this version of prep ({error}); "
             "prepare the dataset again with --overwrite"
         ) from error
 

@@ -6,6 +6,7 @@ import stat
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -76,7 +77,7 @@ class Listing:
     root: Path
     splits: dict[str, tuple[Item, ...]]
     classes: tuple[str, ...] = ()
-    skipped: tuple[SampleError, ...] = ()
+    skipped: Sequence[SampleError] = ()
     ignored: dict[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
@@ -88,9 +89,13 @@ class Listing:
     @property
     def name(self) -> str:
         """The source as errors name it: the file, if it is one, else the folder."""
-        keys = {item.key for items in self.splits.values() for item in items}
-        keys |= {error.key for error in self.skipped}
-        return str(self.root / next(iter(keys))) if len(keys) == 1 else str(self.root)
+        items = (item.key for items in self.splits.values() for item in items)
+        keys: set[str] = set()
+        for key in chain(items, (error.key for error in self.skipped)):
+            keys.add(key)
+            if len(keys) > 1:
+                return str(self.root)
+        return str(self.root / next(iter(keys))) if keys else str(self.root)
 
     def limited(self, limit: int) -> "Listing":
         """Return a listing of `limit` items, evenly spaced over this one, labels kept."""

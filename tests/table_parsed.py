@@ -54,7 +54,7 @@ def spill_blocks(
         columns = block.table.column_names
         for name, found in block.evidence.items():
             evidence[name] = evidence[name].merged(found) if name in evidence else found
-    return Spilled(blocks=tuple(written), columns=tuple(columns), evidence=evidence, errors=())
+    return Spilled(blocks=tuple(written), columns=tuple(columns), evidence=evidence, left_out=())
 
 
 def fit_blocks(

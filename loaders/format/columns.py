@@ -8,13 +8,20 @@ from numpy.typing import NDArray
 
 from loaders.errors import FormatError
 from loaders.format.containers import CONTAINERS
-from loaders.format.files import expect_inside
+from loaders.format.files import Place, expect_inside
 from loaders.format.promised import expect_checksum
 from loaders.format.spec import Manifest
 
 
 def open_column(
-    root: Path, manifest: Manifest, split: str, name: str, shard: int, *, verify: bool = False
+    root: Path,
+    manifest: Manifest,
+    split: str,
+    name: str,
+    shard: int,
+    place: Place | None = None,
+    *,
+    verify: bool = False,
 ) -> NDArray[Any]:
     """Map one column of one shard.
 
@@ -24,6 +31,7 @@ def open_column(
         split: Name of the split.
         name: Of the column.
         shard: With at least one sample.
+        place: Maps the file; anywhere by default.
         verify: Compare its checksum first, which reads the whole file.
 
     Returns:
@@ -42,7 +50,7 @@ def open_column(
     expect_inside(root, path)
     if verify and path.is_file():  # else opening it says what is wrong
         expect_checksum(path, spec.files[name].crc32c[shard])
-    found = container.open_rows(path, column, rows[shard], spec.capacity)
+    found = container.open_rows(path, column, rows[shard], spec.capacity, place)
     if column.role == "offsets":
         return _checked(found, path, spec.values[name.removesuffix("_offsets")][shard])
     return found

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from loaders.format import tensor, zarr_store
 from loaders.format.fields import FieldSpec
+from loaders.format.files import Place
 from loaders.format.spec import Manifest
 
 
@@ -33,7 +34,12 @@ class ContainerFormat(Protocol):
         ...
 
     def open_rows(
-        self, path: Path, field: FieldSpec, count: int, capacity: int | None
+        self,
+        path: Path,
+        field: FieldSpec,
+        count: int,
+        capacity: int | None,
+        place: Place | None = None,
     ) -> NDArray[Any]:
         """Map the rows, read-only."""
         ...

@@ -17,10 +17,13 @@ from loaders.format.records import (
 )
 from loaders.format.strict import Place
 
-Role = Literal["image", "label", "key", "tokens", "length", "mask", "metadata", "record"]
+Role = Literal["image", "label", "key", "tokens", "length", "mask", "metadata", "record", "page"]
 ColumnRole = Literal["values", "offsets"]
 DTYPES: Final = ("uint8", "uint16", "uint32")
 OFFSETS_DTYPE: Final = "uint64"
+
+PICTURE_ROLES: Final = frozenset({"page"})
+"""Roles of what stands beside pictures, since format version 4."""
 
 _ROLE_DTYPES: Final = {"offsets": (OFFSETS_DTYPE,), "record": (RECORD,)}
 
@@ -40,8 +43,8 @@ class FieldSpec:
         shape: Of one sample; () for a scalar, (H, W, C) for an image. Of one value, if `ragged`.
         role: What the values mean: an image, a class index, UTF-8 bytes of the item's place (padded
             with zeros unless ragged), token ids, a count of tokens, bits (8 to a value, the first
-            is the lowest), UTF-8 JSON, the columns of a table; for columns of ragged fields
-            "values" and "offsets".
+            is the lowest), UTF-8 JSON, the columns of a table, the number of a page from 0; for
+            columns of ragged fields "values" and "offsets".
         ragged: A sample holds any number of values, not one.
         record: The parts of a record, in their order in it; None for all others.
     """
@@ -83,6 +86,7 @@ class FieldSpec:
             "key": sides == 1 and self.dtype == "uint8",
             "tokens": sides == 1 and self.dtype != "uint8",
             "length": self.shape == (),
+            "page": self.shape == () and not self.ragged and self.dtype == "uint32",
             "mask": sides == 1 and self.dtype == "uint8",
             "metadata": sides == 1 and self.ragged and self.dtype == "uint8",
             "record": self.shape == () and not self.ragged,

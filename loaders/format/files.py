@@ -7,6 +7,7 @@ import math
 import mmap
 import os
 import sys
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Final
 
@@ -110,12 +111,14 @@ def publish(temporary: Path, path: Path) -> None:
     os.replace(temporary, path)
 
 
-def write_atomically(path: Path, data: bytes, *, work: Path | None = None) -> None:
-    """Write a small file so that a reader sees the old one, the new one, or none: never a part.
+def write_atomically(
+    path: Path, data: bytes | Iterable[bytes], *, work: Path | None = None
+) -> None:
+    """Write a file so that a reader sees the old one, the new one, or none: never a part.
 
     Args:
         path: The file's name.
-        data: All of its bytes.
+        data: All of its bytes, or parts of them one after the other.
         work: Folder on the same file system for the temporary file; `path`'s own by default.
 
     Raises:
@@ -125,7 +128,8 @@ def write_atomically(path: Path, data: bytes, *, work: Path | None = None) -> No
     made = [folder for folder in path.parents if not folder.exists()]
     try:
         with temporary.open("wb", buffering=0) as file:
-            write_all(file.fileno(), data)
+            for part in [data] if isinstance(data, bytes) else data:
+                write_all(file.fileno(), part)
             os.fsync(file.fileno())
         publish(temporary, path)
     except BaseException:
@@ -174,12 +178,17 @@ def crc32c_digits(data: bytes) -> str:
     return f"{extend(0, data):08x}"
 
 
-def map_file(path: Path, nbytes: int) -> NDArray[np.uint8]:
+Place = Callable[[int, int], NDArray[np.uint8]]
+"""Maps an open file, read-only: (descriptor, bytes) -> [bytes] uint8. Raises OSError."""
+
+
+def map_file(path: Path, nbytes: int, place: Place | None = None) -> NDArray[np.uint8]:
     """Map a file of known size, read-only.
 
     Args:
         path: The file.
         nbytes: The size that the manifest promises.
+        place: Maps it; anywhere by default.
 
     Returns:
         [nbytes] uint8, not writable; the map is closed when the last view of it is gone.
@@ -207,7 +216,7 @@ def map_file(path: Path, nbytes: int) -> NDArray[np.uint8]:
             )
         if nbytes == 0:
             return np.empty(0, np.uint8)
-        return np.frombuffer(_map(descriptor, nbytes), np.uint8)
+        return (place or _map)(descriptor, nbytes)
     except OSError as error:
         raise FormatError(f"{path}: cannot be mapped: {error.strerror}") from error
     finally:
@@ -224,19 +233,21 @@ def _open_for_map(path: Path) -> int:
         return os.open(path, flags)
 
 
-def _map(descriptor: int, nbytes: int) -> mmap.mmap:
+def _map(descriptor: int, nbytes: int) -> NDArray[np.uint8]:
     # NOTE [ One map, no descriptor ]
     # Python before 3.13 keeps a descriptor for the life of each map, so 1,000 shards of three
     # fields would pass the usual soft limit of 1,024. There the soft limit is raised to the hard
     # one when it is met, as Go's runtime does at start-up.
     if sys.version_info >= (3, 13):
-        return mmap.mmap(descriptor, nbytes, access=mmap.ACCESS_READ, trackfd=False)
+        untracked = mmap.mmap(descriptor, nbytes, access=mmap.ACCESS_READ, trackfd=False)
+        return np.frombuffer(untracked, np.uint8)
     try:
-        return mmap.mmap(descriptor, nbytes, access=mmap.ACCESS_READ)
+        found = mmap.mmap(descriptor, nbytes, access=mmap.ACCESS_READ)
     except OSError as error:
         if error.errno != errno.EMFILE or not _raise_descriptor_limit():
             raise
-        return mmap.mmap(descriptor, nbytes, access=mmap.ACCESS_READ)
+        found = mmap.mmap(descriptor, nbytes, access=mmap.ACCESS_READ)
+    return np.frombuffer(found, np.uint8)
 
 
 def _raise_descriptor_limit() -> bool:

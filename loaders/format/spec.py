@@ -15,7 +15,7 @@ import numpy as np
 from google_crc32c import value as crc32c
 
 from loaders.errors import FormatError, IncompleteError, VersionError
-from loaders.format.fields import MAX_COUNT, FieldSpec
+from loaders.format.fields import MAX_COUNT, PICTURE_ROLES, FieldSpec
 from loaders.format.files import (
     MANIFEST,
     REPORT,
@@ -29,7 +29,7 @@ from loaders.format.statistics import ChannelStatistics
 from loaders.format.strict import Place
 
 FORMAT_NAME: Final = "prepshards"
-FORMAT_VERSION: Final = 3
+FORMAT_VERSION: Final = 4
 """The newest that this program reads. What it writes has the oldest that can hold it."""
 
 Container = Literal["tensor", "zarr"]
@@ -37,6 +37,7 @@ SPLITS: Final = ("train", "validation", "test")
 
 _RAGGED_SINCE: Final = 2
 _RECORDS_SINCE: Final = 3
+_PICTURES_SINCE: Final = 4
 
 _CRC = re.compile(r"[0-9a-f]{8}")
 _HASH = re.compile(r"[0-9a-f]{64}")
@@ -45,7 +46,13 @@ _EXTRA = re.compile(r"[^\x00-\x1f\x7f]{1,4096}")
 
 def needed_version(fields: Iterable[FieldSpec]) -> int:
     """Return the format version that can hold these fields, the same as before there were newer."""
-    return _RECORDS_SINCE if any(spec.record is not None for spec in fields) else _RAGGED_SINCE
+    needed = _RAGGED_SINCE
+    for spec in fields:
+        if spec.role in PICTURE_ROLES:
+            return _PICTURES_SINCE
+        if spec.record is not None:
+            needed = _RECORDS_SINCE
+    return needed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

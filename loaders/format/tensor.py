@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from loaders.errors import FormatError
 from loaders.format.fields import FieldSpec
-from loaders.format.files import map_file
+from loaders.format.files import Place, map_file
 from loaders.format.spec import Manifest
 
 _COUNT_DIGITS: Final = 21
@@ -73,7 +73,9 @@ def shard_nbytes(field: FieldSpec, count: int, capacity: int | None) -> int:  # 
     return len(prefix(field, count)) + count * field.nbytes
 
 
-def open_rows(path: Path, field: FieldSpec, count: int, capacity: int | None) -> NDArray[Any]:
+def open_rows(
+    path: Path, field: FieldSpec, count: int, capacity: int | None, place: Place | None = None
+) -> NDArray[Any]:
     """Map the rows of one shard file.
 
     Args:
@@ -81,6 +83,7 @@ def open_rows(path: Path, field: FieldSpec, count: int, capacity: int | None) ->
         field: The field stored in it.
         count: Rows that the manifest promises.
         capacity: Rows planned for the shard.
+        place: Maps the file; anywhere by default.
 
     Returns:
         [count, *field.shape] of the field's dtype, read-only, C-contiguous.
@@ -89,7 +92,7 @@ def open_rows(path: Path, field: FieldSpec, count: int, capacity: int | None) ->
         MissingShardError: The file is not there.
         FormatError: Its size or its header is not what the manifest promises.
     """
-    data = map_file(path, shard_nbytes(field, count, capacity))
+    data = map_file(path, shard_nbytes(field, count, capacity), place)
     header = prefix(field, count)
     if data[: len(header)].tobytes() != header:
         raise FormatError(

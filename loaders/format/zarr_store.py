@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from loaders.errors import FormatError
 from loaders.format.fields import FieldSpec
-from loaders.format.files import map_file
+from loaders.format.files import Place, map_file
 from loaders.format.spec import (
     FORMAT_NAME,
     Manifest,
@@ -89,7 +89,9 @@ def shard_nbytes(field: FieldSpec, count: int, capacity: int | None) -> int:
     return capacity * field.nbytes
 
 
-def open_rows(path: Path, field: FieldSpec, count: int, capacity: int | None) -> NDArray[Any]:
+def open_rows(
+    path: Path, field: FieldSpec, count: int, capacity: int | None, place: Place | None = None
+) -> NDArray[Any]:
     """Map the rows of one shard file.
 
     Args:
@@ -97,6 +99,7 @@ def open_rows(path: Path, field: FieldSpec, count: int, capacity: int | None) ->
         field: The field stored in it.
         count: Rows that the manifest promises.
         capacity: Rows planned for the shard.
+        place: Maps the file; anywhere by default.
 
     Returns:
         [count, *field.shape] of the field's dtype, read-only, C-contiguous.
@@ -105,7 +108,7 @@ def open_rows(path: Path, field: FieldSpec, count: int, capacity: int | None) ->
         MissingShardError: The file is not there.
         FormatError: Its size or its shard index is not what the manifest promises.
     """
-    data = map_file(path, shard_nbytes(field, count, capacity))
+    data = map_file(path, shard_nbytes(field, count, capacity), place)
     end = count * field.nbytes
     # Also zero where another writer left out all-zero samples and moved the later ones.
     whole = _is_apart(field, capacity) or not _is_sharded(field)

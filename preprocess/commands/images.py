@@ -15,7 +15,8 @@ from preprocess.values import ImageSizes, SizesCommand, join_sizes
 
 if TYPE_CHECKING:
     from preprocess.folders import LabelMode
-    from preprocess.images.prepare import Background, ImageOptions
+    from preprocess.images.policy import Depth, Icc, Pages
+    from preprocess.images.prepare import Alpha, Background, ImageOptions
     from preprocess.images.resize import Fit, Resample
 
 
@@ -52,7 +53,34 @@ if TYPE_CHECKING:
     type=click.Choice(["white", "black"]),
     default="white",
     show_default=True,
-    help="Colour under transparency and around padding.",
+    help="Colour around padding, and under transparency.",
+)
+@click.option(
+    "--icc",
+    type=click.Choice(["srgb", "ignore"]),
+    default="srgb",
+    show_default=True,
+    help="Convert the colours of embedded profiles to sRGB, or take them as they are.",
+)
+@click.option(
+    "--alpha",
+    type=click.Choice(["white", "black", "keep", "drop"]),
+    help="Under transparency; keep: store RGBA, drop: the colours hidden there.  "
+    "[default: the background]",
+)
+@click.option(
+    "--depth",
+    type=click.Choice(["8", "16"]),
+    default="8",
+    show_default=True,
+    help="8: uint8, deeper samples scaled; 16: uint16.",
+)
+@click.option(
+    "--pages",
+    type=click.Choice(["first", "all"]),
+    default="first",
+    show_default=True,
+    help="Of a TIFF: its first page, or each as a sample.",
 )
 @click.option(
     "--labels",
@@ -98,6 +126,10 @@ def _image_options(options: dict[str, Any]) -> "ImageOptions":
             fit=cast("Fit", options["fit"]),
             resample=cast("Resample", options["resample"]),
             background=cast("Background", options["background"]),
+            icc=cast("Icc", options["icc"]),
+            alpha=cast("Alpha | None", options["alpha"]),
+            depth=cast("Depth", int(options["depth"])),
+            pages=cast("Pages", options["pages"]),
             labels=cast("LabelMode", options["labels"]),
             max_pixels=options["max_pixels"],
             follow_links=options["follow_links"],

@@ -63,6 +63,22 @@ def _columns(name: str, text: str) -> Callable[[Command], Command]:
     help="Use schema and vocabularies of another dataset: new values become unknown.",
 )
 @click.option(
+    "--out-of-range",
+    type=click.Choice(["refuse", "clip", "missing"]),
+    default="refuse",
+    show_default=True,
+    help="With --like: numbers that are outside of what is stored are refused by line, become the "
+    "nearest that is stored, or missing; they are counted.",
+)
+@click.option(
+    "--room",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    metavar="PERCENT",
+    help="Keep codes for new whole numbers, dates and times: so much of the range below and above.",
+)
+@click.option(
     "--hash-buckets",
     multiple=True,
     metavar="NAME=N",
@@ -158,6 +174,7 @@ def _request(options: dict[str, Any]) -> "TableRequest":
             options=_table_options(options),
             wishes={} if schema is None else read_wishes(schema),
             like=options["like"],
+            out_of_range=options["out_of_range"],
             limit=options["limit"],
             follow_links=options["follow_links"],
         )
@@ -174,7 +191,7 @@ def _table_options(options: dict[str, Any]) -> "TableOptions":
         name: tuple(part for given in options[name] for part in given.split(","))
         for name in ("categorical", "numeric", "ignore", "text", "float32")
     }
-    same = ("target", "task", "min_count", "datetime_parts", "tokenizer")
+    same = ("target", "task", "min_count", "datetime_parts", "tokenizer", "room")
     read = ("decimal", "thousands", "encoding")
     split = ("validation", "test", "split_seed", "stratify", "group_by", "split_by_time", "shuffle")
     delimiter = options["delimiter"]

@@ -16,8 +16,11 @@ HEAD_NBYTES = 64
 DECODED_FORMATS = frozenset({"JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "AVIF", "JPEG2000"})
 """Answers of `sniff_format` that `decode.decode_image` turns into pixels."""
 
+PACKAGED_FORMATS = frozenset({"HEIC", "JPEG XL"})
+"""Answers of `sniff_format` that it decodes where an optional package is installed."""
+
 OTHER_IMAGE_FORMATS = frozenset(
-    {"HEIC", "JPEG XL", "JPEG XR", "PSD", "ICO", "CUR", "DDS", "QOI", "SGI", "PNM", "PFM", "PAM"}
+    {"JPEG XR", "PSD", "ICO", "CUR", "DDS", "QOI", "SGI", "PNM", "PFM", "PAM"}
     | {"XV thumbnail", "Radiance HDR", "OpenEXR", "XPM", "FITS", "ICNS"}
     | {"PCX", "Sun raster", "FLIF", "JNG", "MNG", "BPG", "WMF", "EMF", "raw photo"}
 )

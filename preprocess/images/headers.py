@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 _CRITICAL_CHUNKS = (b"IHDR", b"PLTE", b"IDAT", b"IEND")
 _MAX_TEXT_NBYTES = 1 << 20  # of inflated metadata that is looked at, against zip bombs
+_MAX_ICC_NBYTES = 1 << 24  # of an inflated colour profile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +23,8 @@ class PngHeader:
         depth: Bits per sample.
         exif: The Exif block.
         xmp: The XMP packet.
-        keyed16: Whether it is RGB of 16 bits with a transparent colour.
+        icc: The colour profile; empty without one, or where it cannot be inflated.
+        grey: Whether it has grey alone, with or without alpha.
         bare: The file with nothing but IHDR, PLTE, tRNS, IDAT and IEND: no text to inflate, no
             animation, no colour profile.
     """
@@ -32,7 +34,8 @@ class PngHeader:
     depth: int
     exif: bytes | None
     xmp: bytes | None
-    keyed16: bool
+    icc: bytes
+    grey: bool
     bare: bytes
 
 
@@ -47,6 +50,7 @@ class WebpHeader:
             follows them must be out of a decoder's reach: damaged pixels would run on into it.
         exif: The Exif block.
         xmp: The XMP packet.
+        icc: The colour profile; empty without one.
     """
 
     width: int
@@ -54,6 +58,7 @@ class WebpHeader:
     plain: bytes | None
     exif: bytes | None
     xmp: bytes | None
+    icc: bytes
 
 
 def read_png_header(data: bytes) -> PngHeader:
@@ -65,7 +70,7 @@ def read_png_header(data: bytes) -> PngHeader:
         W3C PNG (third edition) sections 5, 11 and 12; 13.2 for errors.
     """
     view = memoryview(data)
-    last, pixels_seen, keyed = b"", False, False
+    last, pixels_seen, icc = b"", False, b""
     kept, exif, raw_exif, xmp = [view[:8]], None, None, None
     for kind, start, end in _png_chunks(data):
         if kind in _CRITICAL_CHUNKS or kind == b"tRNS":
@@ -73,16 +78,14 @@ def read_png_header(data: bytes) -> PngHeader:
             if kind == b"IDAT" and pixels_seen and last != b"IDAT":
                 raise ValueError("its IDAT chunks do not follow each other")
             pixels_seen |= kind == b"IDAT"
-            keyed |= kind == b"tRNS"
             kept.append(view[start:end])
         elif not kind[0] & 0x20:
             raise ValueError(f"unknown critical chunk {kind!r}")
         elif kind == b"eXIf":
             # An ancillary chunk that is damaged is ignored: the picture does not depend on it.
-            whole = zlib.crc32(view[start + 4 : end - 4]) == int.from_bytes(
-                view[end - 4 : end], "big"
-            )
-            exif = data[start + 8 : end - 4] if whole else exif
+            exif = data[start + 8 : end - 4] if _is_whole(view[start:end]) else exif
+        elif kind == b"iCCP":
+            icc = _inflate(data[start + 8 : end - 4].partition(b"\0")[2][1:], _MAX_ICC_NBYTES)
         elif kind in (b"tEXt", b"zTXt", b"iTXt"):
             keyword, text = _png_text(kind, data[start + 8 : end - 4])
             if keyword == b"XML:com.adobe.xmp":
@@ -97,7 +100,8 @@ def read_png_header(data: bytes) -> PngHeader:
         depth=depth,
         exif=exif or raw_exif,
         xmp=xmp,
-        keyed16=(depth, colour) == (16, 2) and keyed,
+        icc=icc,
+        grey=colour in (0, 4),
         bare=b"".join(kept),
     )
 
@@ -116,19 +120,46 @@ def read_avif_size(data: bytes) -> tuple[int, int]:
     return max(sizes, key=lambda size: size[0] * size[1])
 
 
+def is_deep_avif(data: bytes) -> bool:
+    """Say whether a picture in an AVIF has more than 8 bits a sample.
+
+    Source:
+        AV1-ISOBMFF section 2.3.3 (`av1C`).
+    """
+    place = data.find(b"av1C")
+    while 0 <= place <= len(data) - 7:
+        if data[place + 6] & 0x40:
+            return True
+        place = data.find(b"av1C", place + 4)
+    return False
+
+
+def is_deep_jpeg2000(data: bytes) -> bool:
+    """Say whether a component of a JPEG 2000 has more than 8 bits.
+
+    Source:
+        ISO/IEC 15444-1 section A.5.1 (SIZ: Csiz and Ssiz).
+    """
+    size = data.find(b"\xff\x4f\xff\x51") + 2
+    if size < 2 or size + 40 > len(data):
+        return False
+    count = int.from_bytes(data[size + 38 : size + 40], "big")
+    return any((bits & 0x7F) >= 8 for bits in data[size + 40 : size + 40 + 3 * count : 3])
+
+
 def read_webp_header(data: bytes) -> WebpHeader:
     """Walk a WebP's chunks; a file shorter than it says is refused.
 
     Source:
         RFC 9649 sections 2.3 to 2.7 and 3.4; RFC 6386 section 9.1.
     """
-    plain, exif, xmp = True, None, None
+    plain, exif, xmp, icc = True, None, None, b""
     canvas = size = pixels = None
     flags = 0xFF
     for kind, start, body, end in _riff_chunks(data):
         nbytes = end - body
         if kind == b"VP8X" and nbytes >= 10:
-            flags = data[body]  # bits: alpha 0x10, Exif 0x08, animation 0x02
+            flags = data[body]  # bits: profile 0x20, alpha 0x10, Exif 0x08, animation 0x02
             plain = not flags & 0x12
             canvas = _uint24(data, body + 4) + 1, _uint24(data, body + 7) + 1
         elif kind in (b"VP8 ", b"VP8L") and nbytes >= 10 and pixels is None:
@@ -139,6 +170,8 @@ def read_webp_header(data: bytes) -> WebpHeader:
             exif = data[body:end]
         elif kind == b"XMP ":
             xmp = data[body:end]
+        elif kind == b"ICCP" and flags & 0x20:
+            icc = data[body:end]
     if plain and canvas is not None and size is not None and canvas != tuple(size):
         raise ValueError(
             f"its canvas is {canvas[0]} x {canvas[1]}, its pixels {size[0]} x {size[1]}"
@@ -147,7 +180,7 @@ def read_webp_header(data: bytes) -> WebpHeader:
     if not width:
         raise ValueError("it has no pixels")
     alone = _webp_of(pixels) if plain and pixels is not None else None
-    return WebpHeader(width=width, height=height, plain=alone, exif=exif, xmp=xmp)
+    return WebpHeader(width=width, height=height, plain=alone, exif=exif, xmp=xmp, icc=icc)
 
 
 def _riff_chunks(data: bytes) -> Iterator[tuple[bytes, int, int, int]]:
@@ -195,8 +228,12 @@ def _png_chunks(data: bytes) -> Iterator[tuple[bytes, int, int]]:
         position += 12 + nbytes
 
 
+def _is_whole(chunk: memoryview) -> bool:
+    return zlib.crc32(chunk[4:-4]) == int.from_bytes(chunk[-4:], "big")
+
+
 def _check_png_checksum(kind: bytes, chunk: memoryview) -> None:
-    if zlib.crc32(chunk[4:-4]) != int.from_bytes(chunk[-4:], "big"):
+    if not _is_whole(chunk):
         raise ValueError(f"the checksum of its {kind.decode()} chunk does not match")
 
 
@@ -211,11 +248,15 @@ def _png_text(kind: bytes, body: bytes) -> tuple[bytes, bytes]:
         packed = text[:1] == b"\1"
         text = text[2:].partition(b"\0")[2].partition(b"\0")[2]
     if packed:
-        try:
-            text = zlib.decompressobj().decompress(text, _MAX_TEXT_NBYTES)
-        except zlib.error:
-            text = b""  # broken metadata does not cost the picture
+        text = _inflate(text, _MAX_TEXT_NBYTES)
     return keyword, text
+
+
+def _inflate(packed: bytes, most: int) -> bytes:
+    try:
+        return zlib.decompressobj().decompress(packed, most)
+    except zlib.error:
+        return b""  # broken metadata does not cost the picture
 
 
 def _unhex_profile(text: bytes) -> bytes | None:

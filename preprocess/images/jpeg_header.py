@@ -27,7 +27,8 @@ class JpegHeader:
         sampling: (horizontal, vertical) factors of each component.
         exif: The first Exif block.
         xmp: The last XMP packet.
-        icc: All parts of the colour profile, as stored.
+        icc: The colour profile: its parts in the order of their numbers, whether all are there or
+            not.
         clean: The file without what decoders warn about and pixels do not depend on: stray bytes
             after metadata segments, a JFIF revision other than 1, parts of a colour profile that
             do not fit together. None if there is nothing of that.
@@ -55,7 +56,7 @@ def read_jpeg_header(data: bytes) -> JpegHeader:
     frame: bytes | None = None
     process = 0
     exif = xmp = None
-    icc = b""
+    parts: list[tuple[int, bytes]] = []
     for marker, *_, body in _jpeg_segments(data):
         if marker in _FRAME_MARKERS:
             if frame is not None:
@@ -66,7 +67,7 @@ def read_jpeg_header(data: bytes) -> JpegHeader:
         elif marker == 0xE1 and body.startswith(_XMP_PREFIX):
             xmp = body[len(_XMP_PREFIX) :]
         elif marker == 0xE2 and body.startswith(_ICC_PREFIX):
-            icc += body[len(_ICC_PREFIX) + 2 :]
+            parts.append((body[len(_ICC_PREFIX)] if len(body) >= 14 else 0, body[14:]))
     if frame is None or len(frame) < 6 or len(frame) < 6 + 3 * frame[5]:
         raise ValueError("it has no whole frame header before its pixels")
     precision, height, width, count = struct.unpack_from(">BHHB", frame)
@@ -79,7 +80,7 @@ def read_jpeg_header(data: bytes) -> JpegHeader:
         sampling=tuple((factor >> 4, factor & 15) for factor in factors),
         exif=exif,
         xmp=xmp,
-        icc=icc,
+        icc=b"".join(part for _, part in sorted(parts, key=lambda part: part[0])),
         clean=_clean_jpeg(data),
     )
 

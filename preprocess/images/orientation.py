@@ -7,6 +7,7 @@ picture; and for JPEG this takes microseconds where opening the file with Pillow
 
 import re
 import struct
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,8 +36,8 @@ def read_orientation(exif: bytes | None, xmp: bytes | None) -> int:
     return value if value is not None and 1 <= value <= 8 else 1
 
 
-def turn_upright(image: NDArray[np.uint8], orientation: int) -> NDArray[np.uint8]:
-    """Apply an orientation of 1 to 8 to [H, W, C] uint8; C-contiguous, new unless it is 1."""
+def turn_upright(image: NDArray[Any], orientation: int) -> NDArray[Any]:
+    """Apply an orientation of 1 to 8 to [H, W, C] of any type; C-contiguous, new unless it is 1."""
     if orientation == 1:
         return image
     import cv2
@@ -52,7 +53,7 @@ def turn_upright(image: NDArray[np.uint8], orientation: int) -> NDArray[np.uint8
         codes = {3: cv2.ROTATE_180, 6: cv2.ROTATE_90_CLOCKWISE, 8: cv2.ROTATE_90_COUNTERCLOCKWISE}
         turned = cv2.rotate(image, codes[orientation])
     # [H, W, C] -> [W, H, C] for 5 to 8
-    return np.ascontiguousarray(turned, dtype=np.uint8)
+    return np.ascontiguousarray(turned, dtype=image.dtype)
 
 
 def _exif_orientation(exif: bytes) -> int | None:

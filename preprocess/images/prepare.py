@@ -11,9 +11,11 @@ import numpy as np
 from loaders.format.fields import FieldSpec
 from preprocess.errors import SampleError, SourceError
 from preprocess.folders import LabelMode
-from preprocess.images.decode import MAX_PIXELS, decode_image, sniff_format
+from preprocess.images.decode import decode_pictures
 from preprocess.images.decoder_settings import decoder_settings
-from preprocess.images.formats import HEAD_NBYTES, IMAGE_EXTENSIONS
+from preprocess.images.finish import Picture
+from preprocess.images.formats import HEAD_NBYTES, IMAGE_EXTENSIONS, sniff_format
+from preprocess.images.policy import MAX_PIXELS, DecodePolicy, Depth, Icc, Pages
 from preprocess.images.resize import Fit, Resample, fit_sizes
 from preprocess.item_files import read_item
 from preprocess.output import check_paths
@@ -24,13 +26,17 @@ from preprocess.run import OnProgress, run
 from preprocess.sources import Item, Listing, Wanted, list_folder
 
 Background = Literal["white", "black"]
-BACKGROUNDS: Final[Mapping[Background, tuple[int, int, int]]] = {
+Alpha = Literal["white", "black", "keep", "drop"]
+BACKGROUNDS: Final[Mapping[str, tuple[int, int, int]]] = {
     "white": (255, 255, 255),
     "black": (0, 0, 0),
 }
 
-_VERSION: Final = 1
+_VERSION: Final = 2
 """Of the recipe: raised when the same options give other pixels."""
+
+_PAGE_NBYTES: Final = 100_000
+"""Bytes of a TIFF that are taken for a page where shards are planned."""
 
 _MAX_SIDE: Final = 16384
 """Pixels of a stored side: beyond any model's input."""
@@ -58,7 +64,14 @@ class ImageOptions:
         fit: "crop" (largest centred part of the target's shape), "pad" (whole picture on a
             background) or "stretch".
         resample: Antialiasing filter: "bicubic", "bilinear", "lanczos", "box" or "hamming".
-        background: Colour under transparent pixels and around padded pictures.
+        background: Colour around padded pictures, and under transparent pixels unless `alpha` says
+            something else.
+        icc: "srgb" converts the colours of embedded profiles to sRGB; "ignore" leaves them.
+        alpha: Under transparent pixels "white" or "black"; "keep" stores RGBA, "drop" the colours
+            hidden there; None: the background.
+        depth: 8 stores uint8, a sample of 16 bits as v / 257, rounded; 16 stores uint16, a sample
+            of 8 bits as v * 257.
+        pages: "first" page of a TIFF, or "all", each a sample.
         labels: "auto" (class folders if every item lies in one), "folders" (insist), "none".
         max_pixels: Pictures with more pixels are refused before they are decoded.
         follow_links: Take what symbolic links in the source point to.
@@ -69,6 +82,10 @@ class ImageOptions:
     fit: Fit = "crop"
     resample: Resample = "bicubic"
     background: Background = "white"
+    icc: Icc = "srgb"
+    alpha: Alpha | None = None
+    depth: Depth = 8
+    pages: Pages = "first"
     labels: LabelMode = "auto"
     max_pixels: int = MAX_PIXELS
     follow_links: bool = False
@@ -84,13 +101,32 @@ class ImageOptions:
             "fit": get_args(Fit),
             "resample": get_args(Resample),
             "background": tuple(BACKGROUNDS),
+            "alpha": (None, *get_args(Alpha)),
             "labels": get_args(LabelMode),
         }
         for name, allowed in choices.items():
             if getattr(self, name) not in allowed:
                 raise ValueError(f"{name}={getattr(self, name)!r}: expected one of {allowed}")
-        if self.max_pixels < 1:
-            raise ValueError(f"max_pixels={self.max_pixels}: expected at least 1")
+        if self.grayscale and self.alpha == "keep":
+            raise ValueError("grayscale and alpha='keep': RGBA is stored, or one channel of grey")
+        self.policy()  # checks the rest
+
+    def policy(self) -> DecodePolicy:
+        """Return what these options say of decoding."""
+        alpha = self.alpha or self.background
+        return DecodePolicy(
+            icc=self.icc,
+            alpha=alpha if alpha in {"keep", "drop"} else "over",
+            background=BACKGROUNDS.get(alpha, (0, 0, 0)),
+            depth=self.depth,
+            pages=self.pages,
+            max_pixels=self.max_pixels,
+        )
+
+    @property
+    def channels(self) -> int:
+        """Channels that are stored."""
+        return 1 if self.grayscale else 4 if self.alpha == "keep" else 3
 
 
 def size_name(size: tuple[int, int]) -> str:
@@ -122,7 +158,8 @@ class ImageRecipe:
         """Return everything that changes bytes, as JSON values."""
         values = asdict(self.chosen)
         sizes = [list(size) for size in self.chosen.sizes]
-        return {**values, "sizes": sizes, "version": _VERSION}
+        alpha = self.chosen.alpha or self.chosen.background
+        return {**values, "sizes": sizes, "alpha": alpha, "version": _VERSION}
 
     def facts(self) -> dict[str, Any]:
         """Return nothing: the options say it all."""
@@ -144,12 +181,11 @@ class ImageRecipe:
 
     def fields(self) -> tuple[FieldSpec, ...]:
         """Return one image field per size, the label if there are classes, and the key."""
-        channels = 1 if self.chosen.grayscale else 3
         found = [
             FieldSpec(
                 name=f"image_{size_name(size)}",
-                dtype="uint8",
-                shape=(size[1], size[0], channels),
+                dtype=f"uint{self.chosen.depth}",
+                shape=(size[1], size[0], self.chosen.channels),
                 role="image",
             )
             for size in self.chosen.sizes
@@ -157,16 +193,21 @@ class ImageRecipe:
         if self.class_count:
             found.append(FieldSpec(name="label", dtype=self._label_dtype, shape=(), role="label"))
         found.append(FieldSpec(name="key", dtype="uint8", shape=(self.key_nbytes,), role="key"))
+        if self.chosen.pages == "all":
+            found.append(FieldSpec(name="page", dtype="uint32", shape=(), role="page"))
         return tuple(found)
 
     @property
     def one_to_one(self) -> bool:
-        """Every photo is one sample."""
-        return True
+        """Every photo is one sample, unless a TIFF may have several pages."""
+        return self.chosen.pages == "first"
 
-    def expected_nbytes(self, item: Item) -> int:  # noqa: ARG002
-        """Return the bytes of one sample."""
-        return sum(field.nbytes for field in self.fields())
+    def expected_nbytes(self, item: Item) -> int:
+        """Return the bytes of one sample, or of as many as a TIFF may have pages."""
+        pages = 1
+        if not self.one_to_one and item.key.lower().endswith((".tif", ".tiff")):
+            pages = max(1, item.nbytes // _PAGE_NBYTES)
+        return pages * sum(field.nbytes for field in self.fields())
 
     def refusal(self, tallies: Mapping[str, tuple[int, ...]]) -> str | None:  # noqa: ARG002
         """Return None: every photo is of use."""
@@ -179,27 +220,30 @@ class ImageRecipe:
             yield self
 
     def samples(self, source: Path, items: Sequence[Item]) -> Iterator[Rows | SampleError]:
-        """Yield one sample, or the reason why not, per item."""
+        """Yield one sample, or the reason why not, per item; of a TIFF perhaps one per page."""
+        policy = self.chosen.policy()
         for item in items:
+            held: Rows | None = None
             try:
-                yield Rows(count=1, arrays=self._sample(source, item))
+                data = read_item(source, item)
+                for picture in decode_pictures(data, key=item.key, policy=policy):
+                    if held is not None:
+                        yield replace(held, more=True)
+                    held = self._sample(item, picture)
+                if held is not None:
+                    yield held
             except SampleError as error:
                 yield error
 
-    def _sample(self, source: Path, item: Item) -> dict[str, Any]:
+    def _sample(self, item: Item, picture: Picture) -> Rows:
         """Return one row of every field: [1, *shape]."""
         chosen = self.chosen
-        colour = BACKGROUNDS[chosen.background]
-        data = read_item(source, item)
-        image = decode_image(
-            data, key=item.key, background=colour, max_pixels=chosen.max_pixels
-        )  # [H, W, 3]
         fitted = fit_sizes(
-            image,
+            picture.pixels,  # [H, W, C]
             chosen.sizes,
             fit=chosen.fit,
             resample=chosen.resample,
-            background=colour,
+            background=BACKGROUNDS[chosen.background],
             grayscale=chosen.grayscale,
         )
         names = (f"image_{size_name(size)}" for size in chosen.sizes)
@@ -208,7 +252,14 @@ class ImageRecipe:
             sample["label"] = np.array(item.label, dtype=self._label_dtype)
         key = item.key.encode(errors="surrogateescape")
         sample["key"] = np.frombuffer(key.ljust(self.key_nbytes, b"\0"), np.uint8)
-        return {name: array[None] for name, array in sample.items()}
+        if chosen.pages == "all":
+            sample["page"] = np.array(picture.page, dtype="<u4")
+        counted = "" if picture.profiled == "none" else f"icc_{picture.profiled}"
+        return Rows(
+            count=1,
+            arrays={name: array[None] for name, array in sample.items()},
+            tallies={counted: (1,)} if counted else {},
+        )
 
 
 def plan_images(

@@ -1,7 +1,7 @@
 """Pixels to the sizes that are stored: which part of the picture, and how it is scaled."""
 
 from collections.abc import Sequence
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,18 +78,18 @@ def fit_image(
 
 
 def fit_sizes(
-    image: NDArray[np.uint8],
+    image: NDArray[Any],
     sizes: Sequence[tuple[int, int]],
     *,
     fit: Fit = "crop",
     resample: Resample = "bicubic",
     background: tuple[int, int, int] = (255, 255, 255),
     grayscale: bool = False,
-) -> list[NDArray[np.uint8]]:
+) -> list[NDArray[Any]]:
     """Bring one picture to several sizes; what they have in common is cut out once.
 
     Args:
-        image: [H, W, C] uint8, C of 1 or 3.
+        image: [H, W, C] uint8 or uint16, C of 1, 3 or 4.
         sizes: (width, height) of every result.
         fit: See `fit_geometry`.
         resample: One of `FILTERS`.
@@ -97,7 +97,7 @@ def fit_sizes(
         grayscale: Convert to luma, after cutting out and before scaling.
 
     Returns:
-        One [height, width, C] uint8 per size, C-contiguous, never a view of `image`.
+        One [height, width, C] of the image's type per size, C-contiguous, never a view of `image`.
 
     Raises:
         ValueError: A side is less than 1, or `fit` or `resample` is unknown.
@@ -105,7 +105,7 @@ def fit_sizes(
     if resample not in FILTERS:
         raise ValueError(f"resample is {resample!r}, must be one of {', '.join(FILTERS)}")
     height, width = image.shape[:2]
-    parts: dict[Box, NDArray[np.uint8]] = {}
+    parts: dict[Box, NDArray[Any]] = {}
     results = []
     for size in sizes:
         source, target = fit_geometry(width, height, size, fit)
@@ -116,27 +116,36 @@ def fit_sizes(
         left, top, right, bottom = target
         scaled = _scale(parts[source], (right - left, bottom - top), resample)
         if (right - left, bottom - top) != size:
-            colour = np.array(background, np.uint8).reshape(1, 1, 3)
-            canvas = np.empty((size[1], size[0], scaled.shape[2]), np.uint8)
-            canvas[:] = colour if scaled.shape[2] == 3 else to_luma(colour)
+            canvas = np.empty((size[1], size[0], scaled.shape[2]), scaled.dtype)
+            canvas[:] = _fill(background, scaled)
             canvas[top:bottom, left:right] = scaled
             scaled = canvas
         results.append(scaled if not np.may_share_memory(scaled, image) else scaled.copy())
     return results
 
 
-def to_luma(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Weigh [H, W, 3] uint8 RGB to [H, W, 1] uint8 luma, C-contiguous.
+def _fill(background: tuple[int, int, int], like: NDArray[Any]) -> NDArray[Any]:
+    """Return what stands around a padded picture: [1, 1, C]; with alpha it is transparent."""
+    colour = np.array(background, like.dtype).reshape(1, 1, 3)
+    if like.dtype == np.uint16:
+        colour = colour * np.uint16(257)
+    if like.shape[2] == 1:
+        return to_luma(colour)
+    return colour if like.shape[2] == 3 else np.dstack((colour, np.zeros((1, 1), like.dtype)))
+
+
+def to_luma(image: NDArray[Any]) -> NDArray[Any]:
+    """Weigh [H, W, 3] uint8 or uint16 RGB to [H, W, 1] luma of that type, C-contiguous.
 
     Source:
         ITU-R BT.601: 0.299 R + 0.587 G + 0.114 B, in OpenCV's fixed point.
     """
     import cv2
 
-    return np.asarray(cv2.cvtColor(image, cv2.COLOR_RGB2GRAY), dtype=np.uint8)[:, :, None]
+    return np.asarray(cv2.cvtColor(image, cv2.COLOR_RGB2GRAY), dtype=image.dtype)[:, :, None]
 
 
-def _scale(part: NDArray[np.uint8], size: tuple[int, int], resample: Resample) -> NDArray[np.uint8]:
+def _scale(part: NDArray[Any], size: tuple[int, int], resample: Resample) -> NDArray[Any]:
     """Scale C-contiguous [H, W, C] to size (width, height)."""
     height, width = part.shape[:2]
     if (width, height) == size:
@@ -146,6 +155,8 @@ def _scale(part: NDArray[np.uint8], size: tuple[int, int], resample: Resample) -
     # Pillow's weights have 22 bits, torch's 16: one axis differs by at most 1 level, and so do two
     # that shrink, save for fewer than one value in 10,000 of harsh noise, which differs by 2.
     # When bicubic enlarges, weights add the first axis's differences up often enough: Pillow then.
+    if part.dtype == np.uint16 or part.shape[2] == 4:
+        return _scale_planes(part, size, resample)
     shrinks = size[0] <= width and size[1] <= height
     if resample == "bilinear" or (resample == "bicubic" and shrinks):
         return _scale_with_torch(part, size, resample)
@@ -182,6 +193,35 @@ def _scale_with_pillow(
     image = Image.fromarray(part if channels == 3 else part[:, :, 0])
     scaled = image.resize(size, Image.Resampling[resample.upper()])
     return np.array(scaled).reshape(size[1], size[0], channels)
+
+
+def _scale_planes(part: NDArray[Any], size: tuple[int, int], resample: Resample) -> NDArray[Any]:
+    """Scale [H, W, C] of any type plane by plane in floats, colours weighed by their alpha.
+
+    A transparent pixel's hidden colour does not bleed into its neighbours. Rounded once, at the
+    end, so within 1 level of what integers would give; where alpha becomes 0 colours are 0.
+    """
+    peak = int(np.iinfo(part.dtype).max)
+    planes = part.astype(np.float32)
+    if part.shape[2] == 4:
+        planes[:, :, :3] *= planes[:, :, 3:] / peak
+    from PIL import Image
+
+    scaled = np.dstack(
+        [
+            np.asarray(
+                Image.fromarray(np.ascontiguousarray(planes[:, :, channel])).resize(
+                    size, Image.Resampling[resample.upper()]
+                )
+            )
+            for channel in range(part.shape[2])
+        ]
+    )  # [height, width, C] float32
+    if part.shape[2] == 4:
+        alpha = scaled[:, :, 3:].clip(0, peak)
+        shown = np.divide(peak, alpha, out=np.zeros_like(alpha), where=alpha >= 0.5)
+        scaled[:, :, :3] *= shown
+    return np.ascontiguousarray(np.rint(scaled).clip(0, peak).astype(part.dtype))
 
 
 def _scaled(side: int, numerator: int, denominator: int) -> int:

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from loaders.format.out_of_range import OutOfRange, clip_or_drop, is_outside, narrow_floats
 from loaders.format.table_schema import ColumnSpec, TableSchema
 from preprocess.errors import SourceError
 from preprocess.tables.block import Block
 from preprocess.tables.columns import list_counts, value_at
+from preprocess.tables.direct_codes import shifted
 from preprocess.tables.options import TableOptions
 from preprocess.tables.values import (
     DATETIME_PARTS,
@@ -43,10 +45,12 @@ class Encoder:
     Attributes:
         schema: Of the records.
         options: How numbers are written as text.
+        out_of_range: What becomes of features that no code stands for.
     """
 
     schema: TableSchema
     options: TableOptions
+    out_of_range: OutOfRange = "refuse"
 
     def encode(
         self, block: Block, chosen: Chosen, codes: Mapping[str, NDArray[np.int32]]
@@ -75,6 +79,15 @@ class Encoder:
             else:
                 records[spec.name] = column.whole()
         return records
+
+    def outside(self, block: Block, chosen: Chosen) -> dict[str, int]:
+        """Count the numbers of some rows that no code stands for: column -> how many."""
+        found = {
+            spec.name: _Column(spec, block, chosen, self).outside()
+            for spec in self.schema.columns
+            if not is_coded(spec) and spec.dtype != "float64" and spec.kind != "boolean"
+        }
+        return {name: count for name, count in found.items() if count}
 
 
 def source_of(spec: ColumnSpec, schema: TableSchema) -> tuple[str, str | None]:
@@ -182,11 +195,24 @@ class _Column:
             said = f"a list of {counts[bad[0]]} numbers, and {self.spec.length} are stored"
             raise self._error_at(int(bad[0]), said)
 
+    @property
+    def how(self) -> OutOfRange:
+        """What becomes of numbers that no code stands for; without its target no row is kept."""
+        return "refuse" if self.spec.role == "target" else self.encoder.out_of_range
+
     def _numbers(self) -> Numbers:
+        try:
+            return self._converted(unsigned=self.spec.unsigned)
+        except SourceError:
+            if self.how == "refuse" or self.spec.kind not in {"integer", "vector"}:
+                raise
+            # Numbers that are to be clipped may be beyond the range of the stored ones.
+            return self._converted(unsigned=not self.spec.unsigned)
+
+    def _converted(self, *, unsigned: bool) -> Numbers:
         spec, array = self.spec, self.array
         if spec.kind == "vector":
             whole = spec.dtype not in {"float32", "float64"}
-            unsigned = spec.unsigned
             self._check_lengths(array)
             return vectors_of(array, spec.length, whole=whole, unsigned=unsigned, name=spec.name)
         source, part = source_of(spec, self.encoder.schema)
@@ -201,8 +227,17 @@ class _Column:
             self.encoder.options,
             name=spec.name,
             exponent=spec.exponent,
-            unsigned=spec.unsigned,
+            unsigned=unsigned,
         )
+
+    def outside(self) -> int:
+        """Count the chosen numbers that no code stands for."""
+        numbers = self._numbers()
+        if self.spec.dtype == "float32":
+            _, beyond = narrow_floats(numbers.values, "refuse")
+        else:
+            beyond = is_outside(numbers.values, numbers.valid, self.spec.bounds)
+        return int(np.count_nonzero(self._rows(numbers, beyond)))
 
     def floats(self) -> NDArray[Any]:
         """Return floats in their stored type; NaN for missing ones.
@@ -213,9 +248,9 @@ class _Column:
         values = np.where(numbers.valid, numbers.values, np.nan).astype(np.float64)
         if self.spec.dtype == "float64":
             return self._rows(numbers, values)
-        with np.errstate(over="ignore"):
-            narrow = values.astype(np.float32)
-        self._refuse(numbers, np.isinf(narrow) & ~np.isinf(values), "beyond the range of float32")
+        narrow, beyond = narrow_floats(values, self.how)
+        if self.how == "refuse":
+            self._refuse(numbers, beyond, f"beyond the range of float32{self._remedy()}")
         return self._rows(numbers, narrow)
 
     def whole(self) -> NDArray[Any]:
@@ -230,17 +265,31 @@ class _Column:
             if direct is not None:
                 return direct[self.chosen]
         numbers = self._numbers()
-        values = numbers.values
-        unit = f", in units of 10**{spec.exponent}" if spec.exponent else ""
-        bad: NDArray[np.bool_] = ((values < first) | (values > last)) & numbers.valid
-        self._refuse(numbers, bad, f"outside what {spec.dtype} holds: {first}..{last}{unit}")
+        values, valid = numbers.values, numbers.valid
+        bad = is_outside(values, valid, spec.bounds)
+        how = self.how
+        if how == "refuse":
+            unit = f", in units of 10**{spec.exponent}" if spec.exponent else ""
+            said = f"outside what {spec.dtype} holds: {first}..{last}{unit}{self._remedy()}"
+            self._refuse(numbers, bad, said)
+        elif bad.any():
+            values, valid = clip_or_drop(values, valid, spec.bounds, how)
         if not spec.nullable:
             said = "missing, and the values of the column leave no code for that"
-            self._refuse(numbers, ~numbers.valid, said)
+            self._refuse(numbers, ~valid, said)
         shift = np.uint64(-spec.base % (1 << 64))
         codes = values.astype(np.int64).view(np.uint64) + shift  # modulo 2**64: exact in range
-        codes = np.where(numbers.valid, codes, np.uint64(0))
+        codes = np.where(valid, codes, np.uint64(0))
         return self._rows(numbers, codes).astype(spec.dtype)
+
+    def _remedy(self) -> str:
+        """Return what to do with a number that has no code; among the known ones there is none."""
+        kept = "prepare the training data with --room"
+        return (
+            f"; {kept}"
+            if self.spec.role == "target"
+            else f"; --out-of-range clip or missing takes it, or {kept}"
+        )
 
     def _refuse(self, numbers: Numbers, bad: NDArray[np.bool_], what: str) -> None:
         """Refuse the first chosen row whose value is marked."""
@@ -267,33 +316,3 @@ class _Column:
             f"{self.block.key}:{self.block.rows[place]}: column {self.spec.name!r}: "
             f"{str(value)[:80]!r} is {what}"
         )
-
-
-def shifted(array: "pa.Array", first: int, last: int, dtype: np.dtype[Any]) -> NDArray[Any] | None:
-    """Return whole numbers as codes from 1 on, 0 for missing ones, in one pass over the narrow.
-
-    Args:
-        array: A column of a block.
-        first: The number with code 1.
-        last: The largest that has a code of the type.
-        dtype: Of the codes.
-
-    Returns:
-        [n] codes; None where this is not the way, or a number has no code.
-    """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if not pa.types.is_integer(array.type) or not len(array):
-        return None
-    bounds = pc.min_max(array)
-    low, high = bounds["min"].as_py(), bounds["max"].as_py()
-    if low is not None and not first <= low <= high <= last:
-        return None
-    stored = np.frombuffer(array.buffers()[1], array.type.to_pandas_dtype())
-    # Modulo the width of the codes, in which they are exact.
-    codes = stored[array.offset : array.offset + len(array)].astype(f"u{dtype.itemsize}")
-    codes += codes.dtype.type((1 - first) % (1 << (8 * dtype.itemsize)))
-    if array.null_count:
-        np.putmask(codes, np.asarray(array.is_null()), 0)  # whatever is stored in their place
-    return codes.view(dtype)

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from loaders.format.table_column import ENTRIES
 from loaders.format.table_schema import TableSchema
-from preprocess.errors import SourceError, output_error
+from preprocess.errors import SampleError, SourceError, output_error
+from preprocess.skipped import Listed
 from preprocess.tables.block import Evidence
 from preprocess.tables.fit_columns import counted_texts, fit_column
 from preprocess.tables.fit_rows import Rows, classes_of
@@ -21,7 +22,7 @@ from preprocess.tables.options import TableOptions
 from preprocess.tables.plan import ColumnPlan, mixed_notes, without_text
 from preprocess.tables.quantiles import Part, order_statistics
 from preprocess.tables.schema import plan_time
-from preprocess.tables.spill import Spilled
+from preprocess.tables.spill import Spilled, open_block
 from preprocess.tables.splits import (
     SKIPPED,
     SPLIT_NAMES,
@@ -277,3 +278,18 @@ def _split_by_time(rows: Rows, plan: ColumnPlan) -> Iterator[str]:
         raise SourceError(
             f"column {plan.name!r}: no row is left for train: the first value is that of too many"
         )
+
+
+def rows_without_target(spilled: Spilled, fitted: Fitted) -> Sequence[SampleError]:
+    """Name the rows that are left out for want of a target, as they are asked for."""
+    target = next((spec.name for spec in fitted.schema.columns if spec.role == "target"), None)
+    splits = fitted.splits
+    if target is None or splits is None:
+        return ()
+
+    def named() -> Iterator[SampleError]:
+        for block, found in zip(spilled.blocks, splits, strict=True):
+            for row in open_block(block.path).rows[found == SKIPPED].tolist():
+                yield SampleError(f"{block.key}:{row}", f"the target {target!r} has no value")
+
+    return Listed(fitted.skipped, named)

@@ -16,7 +16,7 @@ from preprocess.tables.column_statistics import Tally, column_statistics, tally
 from preprocess.tables.counts import count_numbers, present_numbers
 from preprocess.tables.fit_rows import Rows, column_numbers
 from preprocess.tables.fitted_column import CODE_DTYPES, FittedColumn, make_spec, narrowest
-from preprocess.tables.plan import ColumnPlan, with_range
+from preprocess.tables.plan import ColumnPlan, room_of, with_range
 from preprocess.tables.quantiles import HELD, Part, quantiles, quantiles_of_counted
 from preprocess.tables.splits import SKIPPED, TRAIN
 from preprocess.tables.text import plain_numbers
@@ -46,6 +46,8 @@ def fit_whole(plan: ColumnPlan, rows: Rows) -> FittedColumn:
     if plan.dtype is not None:
         _check_asked(plan, rows, offset)
     if plan.nullable:
+        below = 0 if plan.kind == "boolean" else room_of(plan, rows.options.room)
+        offset, high = offset - below, high + below
         dtype = plan.dtype or narrowest(high - offset + 1)
     else:
         dtype, offset = "int64", _UNSIGNED if plan.unsigned else 0

@@ -1,6 +1,7 @@
 """Data frames as a source: of pandas or polars, by what they can do and not by their class."""
 
 import hashlib
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,8 @@ from preprocess.tables.spill import Spilled
 
 
 def is_frame(source: Any) -> bool:
-    """Return whether a source is a data frame, and no path."""
-    return not isinstance(source, str | Path) and hasattr(source, "columns")
+    """Return whether a source is no path: a data frame, or what will be refused as none."""
+    return not isinstance(source, str | os.PathLike)
 
 
 def spill_frame(frame: Any, options: TableOptions, folder: Path, workers: int) -> Spilled:

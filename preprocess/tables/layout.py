@@ -2,7 +2,8 @@
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NoReturn
@@ -15,18 +16,18 @@ from preprocess.errors import SampleError, SourceError, output_error
 from preprocess.output import find_complete
 from preprocess.plan import Plan, RunOptions
 from preprocess.removal import read_known_manifest
+from preprocess.skipped import as_pairs, listed_together, skipped_lines
 from preprocess.sources import Listing
 from preprocess.tables.codes import find_codes
 from preprocess.tables.encode import Encoder
-from preprocess.tables.fit import Fitted, fit
-from preprocess.tables.like import Like, fit_like
+from preprocess.tables.fit import Fitted, fit, rows_without_target
+from preprocess.tables.like import Like, fit_like, outside_notes
 from preprocess.tables.options import TableOptions
 from preprocess.tables.recipe import FACTS, TableRecipe
 from preprocess.tables.request import TableRequest
 from preprocess.tables.schema import decide
 from preprocess.tables.shuffle import Windows
-from preprocess.tables.spill import Spilled, open_block
-from preprocess.tables.splits import SKIPPED as WITHOUT_TARGET
+from preprocess.tables.spill import Spilled
 from preprocess.tables.store import (
     BlockRows,
     RecordSource,
@@ -158,20 +159,22 @@ def lay_out(
     like, text = shared.like, shared.text
     workers = options.worker_count()
     listing = outline.listing
-    listing = replace(listing, skipped=(*listing.skipped, *spilled.errors))
+    listing = replace(listing, skipped=listed_together([listing.skipped, spilled.errors]))
     if not spilled.count:
         _refuse_empty(outline, listing.skipped, listed=not work.is_temporary)
     if like is None:
         plans = decide(spilled.evidence, spilled.columns, request.options, request.wishes)
         fitted = fit(spilled, plans, request.options, workers, work.folder)
     else:
-        fitted = fit_like(spilled, like, request.options)
+        fitted = fit_like(spilled, like, request.options, request.out_of_range)
     schema = fitted.schema
     known = fitted.codes
     codes = find_codes(spilled.blocks, schema, fitted.vocabularies, work.folder, workers, known)
     rows = {
         name: BlockRows(
-            encoder=Encoder(schema=schema, options=request.options),
+            encoder=Encoder(
+                schema=schema, options=request.options, out_of_range=request.out_of_range
+            ),
             codes=codes,
             blocks=spilled.blocks,
             splits=fitted.splits or (None,) * len(spilled.blocks),
@@ -180,9 +183,10 @@ def lay_out(
         for name in outline.shards
     }
     _check_splits(rows, request.options)
+    outside: Counter[str] = Counter()
     if like is not None:
         for each in rows.values():
-            check_rows(each, workers)
+            outside += check_rows(each, workers)
     if text is not None:
         text = settle_text(text, spilled.blocks, spilled.columns)
     beside = None if text is None else text.row_nbytes
@@ -198,9 +202,15 @@ def lay_out(
         outline,
         listing=replace(
             listing,
-            skipped=(*listing.skipped, *_without_target(spilled, fitted)),
+            skipped=listed_together([listing.skipped, rows_without_target(spilled, fitted)]),
             classes=_classes(fitted),
-            notes=(*listing.notes, *spilled.notes, *fitted.notes, *(text.notes if text else ())),
+            notes=(
+                *listing.notes,
+                *spilled.notes,
+                *fitted.notes,
+                *outside_notes(outside, schema, request.out_of_range),
+                *(text.notes if text else ()),
+            ),
         ),
         recipes={
             name: TableRecipe(
@@ -232,16 +242,6 @@ def lay_out(
         deals=tuple(deals),
         work=work,
     )
-
-
-def _without_target(spilled: Spilled, fitted: Fitted) -> Iterator[SampleError]:
-    """Name the rows that are left out for want of a target."""
-    target = next((spec for spec in fitted.schema.columns if spec.role == "target"), None)
-    if target is None or not fitted.skipped or fitted.splits is None:
-        return
-    for block, splits in zip(spilled.blocks, fitted.splits, strict=True):
-        for row in open_block(block.path).rows[splits == WITHOUT_TARGET].tolist():
-            yield SampleError(f"{block.key}:{row}", f"the target {target.name!r} has no value")
 
 
 def _classes(fitted: Fitted) -> tuple[str, ...]:
@@ -276,10 +276,9 @@ def _refuse_empty(plan: Plan, skipped: Sequence[SampleError], *, listed: bool) -
     said += f"the first of {len(skipped):,} faults: " if len(skipped) > 1 else ""
     said += str(skipped[0])
     if listed and _is_free(plan.out):
-        lines = [to_json({"key": error.key, "reason": error.reason}) for error in skipped]
         try:
             plan.out.mkdir(parents=True, exist_ok=True)
-            write_atomically(plan.out / SKIPPED, b"".join(lines))
+            write_atomically(plan.out / SKIPPED, skipped_lines(as_pairs(skipped)))
         except OSError as error:
             raise output_error(plan.out, error) from error
         said += f"; listed in {plan.out / SKIPPED}"

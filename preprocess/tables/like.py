@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from loaders.errors import FormatError
 from loaders.format.files import checksum
+from loaders.format.out_of_range import FLOAT32_RANGE, OutOfRange
 from loaders.format.spec import read_manifest
 from loaders.format.table_schema import ColumnSpec, TableSchema, read_table_schema
 from preprocess.errors import SourceError
@@ -101,7 +102,9 @@ def read_like(root: Path) -> Like:
     )
 
 
-def check_like(spilled: Spilled, like: Like, options: TableOptions) -> None:
+def check_like(
+    spilled: Spilled, like: Like, options: TableOptions, out_of_range: OutOfRange = "refuse"
+) -> None:
     """Refuse rows with other columns than the dataset's, or of other kinds.
 
     Raises:
@@ -126,7 +129,7 @@ def check_like(spilled: Spilled, like: Like, options: TableOptions) -> None:
             more = ", ..." if len(names) > _SHOWN else ""
             said.append(f"{', '.join(map(repr, names[:_SHOWN]))}{more}: {what}")
     if not missing:
-        said += _retyped(spilled.evidence, like)
+        said += _retyped(spilled.evidence, like, out_of_range)
     if said:
         raise SourceError(
             f"columns differ from {like.root}: {'; '.join(said[:_SHOWN])}; "
@@ -134,7 +137,9 @@ def check_like(spilled: Spilled, like: Like, options: TableOptions) -> None:
         )
 
 
-def _retyped(evidence: Mapping[str, Evidence], like: Like) -> Iterator[str]:
+def _retyped(
+    evidence: Mapping[str, Evidence], like: Like, out_of_range: OutOfRange
+) -> Iterator[str]:
     for spec in like.schema.columns:
         name, part = source_of(spec, like.schema)
         found = evidence[name]
@@ -150,6 +155,8 @@ def _retyped(evidence: Mapping[str, Evidence], like: Like) -> Iterator[str]:
         elif spec.kind == "integer":
             # What is within these types is told by file and line when it is encoded.
             low, high = (0, 2 * _INT64 - 1) if spec.unsigned else (-_INT64, _INT64 - 1)
+            if out_of_range != "refuse" and spec.role != "target":
+                low, high = -_INT64, 2 * _INT64 - 1
             ends = [end for end in (found.minimum, found.maximum) if isinstance(end, int)]
             beyond = next((number for number in ends if not low <= number <= high), None)
             if beyond is not None:
@@ -197,13 +204,28 @@ def _rounded(spilled: Spilled, spec: ColumnSpec, options: TableOptions) -> tuple
     return count, worst
 
 
-def fit_like(spilled: Spilled, like: Like, options: TableOptions) -> Fitted:
+def outside_notes(counts: Mapping[str, int], schema: TableSchema, how: OutOfRange) -> Iterator[str]:
+    """Say how many numbers of each column were outside of what is stored, and what they became."""
+    became = "the nearest of these" if how == "clip" else "missing"
+    for spec in schema.columns:
+        if spec.name in counts:
+            first, last = spec.bounds if spec.dtype != "float32" else FLOAT32_RANGE
+            unit = f" * 10**{spec.exponent}" if spec.exponent else ""
+            yield (
+                f"column {spec.name!r}: {counts[spec.name]:,} values outside {first}..{last}{unit} "
+                f"became {became}"
+            )
+
+
+def fit_like(
+    spilled: Spilled, like: Like, options: TableOptions, out_of_range: OutOfRange
+) -> Fitted:
     """Return how new rows are encoded by another dataset's schema.
 
     Raises:
         SourceError: Their columns are not the dataset's.
     """
-    check_like(spilled, like, options)
+    check_like(spilled, like, options, out_of_range)
     splits = _splits(spilled, like.schema)
     totals = sum((np.bincount(each, minlength=SKIPPED + 1) for each in splits), _NO_ROWS)
     rows = Rows(blocks=spilled.blocks, splits=splits, options=options)

@@ -25,6 +25,8 @@ TEXT_REMEDY: Final = (
 _MAX_BUCKETS: Final = (1 << 31) - 2
 """Codes are at most int32, and 0 stands for a missing value."""
 
+_MAX_ROOM: Final = 1_000_000
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableOptions:
@@ -44,6 +46,8 @@ class TableOptions:
             buckets of each.
         min_count: Values that occur less often in train share the code of unknown ones.
         float32: Columns whose floats may be rounded to float32; "*" for all of them.
+        room: Whole numbers, dates and times have codes beyond their range, below and above, for
+            so many percent of it each.
         delimiter: What stands between fields of CSV; None finds it in the first record.
         header: The first record of a CSV file names the columns; without, they are `column_1` on.
         decimal: What stands before the decimal places of numbers in text.
@@ -71,6 +75,7 @@ class TableOptions:
     hash_buckets: tuple[tuple[str, int], ...] = ()
     min_count: int = 1
     float32: tuple[str, ...] = ()
+    room: int = 0
     delimiter: str | None = None
     header: bool = True
     decimal: str = "."
@@ -92,6 +97,8 @@ class TableOptions:
             raise ValueError(f"task={self.task!r}: expected {get_args(Task)}")
         if self.min_count < 1:
             raise ValueError(f"min_count={self.min_count}: expected 1 or more")
+        if not 0 <= self.room <= _MAX_ROOM:
+            raise ValueError(f"room={self.room}: expected a percentage of 0..{_MAX_ROOM}")
         if self.shuffle is not None and self.shuffle < 0:
             raise ValueError(f"shuffle={self.shuffle}: expected 0 or more")
         self._check_columns()
@@ -182,6 +189,8 @@ class TableOptions:
     def recorded(self) -> dict[str, Any]:
         """Return what changes bytes, as JSON values."""
         values = asdict(self)
+        if not self.room:
+            del values["room"]  # as before there was any
         del values["tokenizer"]  # where it lay: what it makes of texts is recorded with them
         for name, value in values.items():
             if isinstance(value, tuple):

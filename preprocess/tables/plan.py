@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final, Literal, Never
 
+import numpy as np
+
 from loaders.format.table_schema import ColumnDtype, ColumnKind
 from preprocess.errors import SourceError
 from preprocess.tables.block import MIXED_TEXT, NAIVE, ZONED, Evidence
@@ -100,6 +102,18 @@ def with_range(plan: ColumnPlan, low: int, high: int, *, missing: bool) -> Colum
         refuse_column(plan.name, why, *remedies)
     unsigned = unsigned or plan.unsigned
     return replace(plan, low=low, high=high, unsigned=unsigned, nullable=nullable)
+
+
+def room_of(plan: ColumnPlan, percent: int) -> int:
+    """Return how far codes go below the range, and above it, for new data.
+
+    So far as the type that is asked for has codes, or 64 bits, and numbers of such a sign.
+    """
+    low, high = plan.low or 0, plan.high or 0
+    codes = int(np.iinfo(plan.dtype or "int64").max)
+    first, last = (0, _UINT64) if plan.unsigned else INT64
+    asked = -(-(high - low) * percent // 100)
+    return max(0, min(asked, (codes - 1 - (high - low)) // 2, low - first, last - high))
 
 
 def without_text(evidence: Evidence) -> str | None:

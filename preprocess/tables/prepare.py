@@ -143,7 +143,7 @@ def table_to_shards(
 
     Args:
         source: Folder, file or pattern of CSV, Parquet, Arrow or JSON lines; or a data frame of
-            pandas or polars.
+            pandas or polars, a table of Arrow, or a dict of columns.
         out: Folder to write the dataset to.
         options: How the table is read, typed and split.
         run_options: How to run; the defaults suit most.

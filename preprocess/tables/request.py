@@ -6,6 +6,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Any, Final
 
+from loaders.format.out_of_range import OUT_OF_RANGE, OutOfRange
 from preprocess.tables.like import Like
 from preprocess.tables.options import TEXT_REMEDY, TableOptions
 from preprocess.tables.recipe import recorded
@@ -14,7 +15,7 @@ from preprocess.tables.toml import Wish
 
 _SETTLED: Final = (
     *("task", "categorical", "numeric", "hash_buckets", "min_count", "float32"),
-    *("datetime_parts", "validation", "test"),
+    *("datetime_parts", "room", "validation", "test"),
 )
 """Options that say what columns become, or cut the rows of one table."""
 
@@ -29,6 +30,7 @@ class TableRequest:
         options: How the table is read, typed and split.
         wishes: What is asked of single columns, by name.
         like: Another dataset, whose schema and vocabularies are used.
+        out_of_range: What becomes of features that this schema has no code for.
         limit: Prepare only so many files, evenly spaced.
         follow_links: Take what symbolic links point to.
     """
@@ -38,6 +40,7 @@ class TableRequest:
     options: TableOptions
     wishes: Mapping[str, Wish] = field(default_factory=dict)
     like: Path | None = None
+    out_of_range: OutOfRange = "refuse"
     limit: int | None = None
     follow_links: bool = False
 
@@ -46,7 +49,14 @@ class TableRequest:
         for name, wish in self.wishes.items():
             if wish.kind == "text":
                 raise ValueError(f"schema: column {name!r}: {TEXT_REMEDY.format(quote(name))}")
+        if self.out_of_range not in OUT_OF_RANGE:
+            raise ValueError(f"out_of_range={self.out_of_range!r}: expected {OUT_OF_RANGE}")
         if self.like is None:
+            if self.out_of_range != "refuse":
+                raise ValueError(
+                    f"out_of_range={self.out_of_range!r}: only with like; what is prepared without "
+                    "has codes for all of its values"
+                )
             return
         default = TableOptions()
         for name in _SETTLED:
@@ -62,4 +72,6 @@ class TableRequest:
         """Return everything that changes bytes, as JSON values."""
         wishes = {name: asdict(wish) for name, wish in sorted(self.wishes.items())}
         described = recorded(self.options, wishes, None if like is None else like.sha256)
+        if self.out_of_range != "refuse":
+            described["out_of_range"] = self.out_of_range
         return described if text is None else {**described, TEXTS: text.recorded()}

@@ -1,7 +1,7 @@
 """Stage one of a table: the source is parsed once, block by block, in threads."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -9,11 +9,10 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
-
 from preprocess.errors import SampleError, SourceError, output_error
 from preprocess.sources import Item, Listing
 from preprocess.tables.block import NULL, Block, Evidence
+from preprocess.tables.left_out import LeftOut, SpilledErrors, write_errors
 from preprocess.tables.options import TableOptions
 from preprocess.tables.parse import parse_block
 from preprocess.tables.read import read_blocks
@@ -26,7 +25,7 @@ from preprocess.tables.spill import (
     write_spill,
 )
 
-_VERSION: Final = 3
+_VERSION: Final = 4
 """Of the blocks: raised when the same source and options give other ones."""
 
 _AHEAD: Final = 2
@@ -138,7 +137,7 @@ class _Waiting:
     """A block that is being made, or the end of a file."""
 
     part: Part
-    future: "Future[tuple[SpilledBlock, Block]] | None"
+    future: "Future[_Made] | None"
     error: SampleError | None = None
 
 
@@ -157,14 +156,22 @@ def _submitted(parts: Iterable[Part], folder: Path, pool: ThreadPoolExecutor) ->
             yield _Waiting(part=part, future=None)
 
 
-def _make(load: Load, folder: Path, index: int, part: Part) -> tuple[SpilledBlock, Block]:
-    """Parse a block and write it; what is returned of the block is without its rows."""
-    import pyarrow as pa
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """A block whose rows, and whose records that are no rows, are in files."""
 
-    block = load()
-    spilled = write_block(block, folder, Origin(index, part.key, part.split))
-    names = pa.table({name: pa.nulls(0) for name in block.table.column_names})
-    return spilled, Block(part.key, names, np.empty(0, np.int64), block.evidence, block.errors)
+    spilled: SpilledBlock
+    left_out: SpilledErrors | None
+    evidence: Mapping[str, Evidence]
+
+
+def _make(load: Load, folder: Path, index: int, part: Part) -> _Made:
+    """Parse a block and write it."""
+    block, origin = load(), Origin(index, part.key, part.split)
+    spilled = write_block(block, folder, origin)
+    evidence = {name: block.evidence[name] for name in block.table.column_names}
+    left_out = write_errors(block.errors, folder / f"{index:08d}.skipped")
+    return _Made(spilled, left_out, evidence)
 
 
 @dataclass(slots=True)
@@ -173,20 +180,20 @@ class _File:
 
     blocks: list[SpilledBlock] = field(default_factory=list)
     evidence: dict[str, Evidence] = field(default_factory=dict)
-    errors: list[SampleError] = field(default_factory=list)
+    left_out: list[SpilledErrors] = field(default_factory=list)
     count: int = 0
 
-    def take(self, spilled: SpilledBlock, block: Block) -> None:
+    def take(self, made: _Made) -> None:
         """Take the next block."""
-        found, names = self.evidence, block.table.column_names
-        for name in (*found, *(name for name in names if name not in found)):
-            later = block.evidence.get(name)
+        found, spilled = self.evidence, made.spilled
+        for name in (*found, *(name for name in made.evidence if name not in found)):
+            later = made.evidence.get(name)
             if later is None:
                 later = _absent(spilled.count)
             # Merged while other blocks are parsed.
             found[name] = found[name].merged(later) if name in found else self._first(later)
         self.blocks.append(spilled)
-        self.errors += block.errors
+        self.left_out += [] if made.left_out is None else [made.left_out]
         self.count += spilled.count
 
     def _first(self, evidence: Evidence) -> Evidence:
@@ -200,7 +207,7 @@ class _Gathered:
 
     blocks: list[SpilledBlock] = field(default_factory=list)
     evidence: dict[str, Evidence] = field(default_factory=dict)
-    errors: list[SampleError] = field(default_factory=list)
+    left_out: list[LeftOut] = field(default_factory=list)
     first: str = ""
     file: _File = field(default_factory=_File)
     refusal: SampleError | None = None
@@ -209,23 +216,25 @@ class _Gathered:
         """Take the next block, or the end of a file."""
         if entry.future is not None:
             try:
-                self.file.take(*entry.future.result())
+                self.file.take(entry.future.result())
             except SampleError as error:
                 self.refusal = self.refusal or error
             return
         refusal = self.refusal or entry.error
         if refusal is not None:
             # What its blocks hold is not all that the file holds.
-            self.errors.append(refusal)
-            for spilled in self.file.blocks:
-                spilled.path.unlink(missing_ok=True)
+            self.left_out.append(refusal)
+            paths = [made.path for made in self.file.blocks]
+            paths += [listed.path for listed in self.file.left_out]
+            for path in paths:
+                path.unlink(missing_ok=True)
         else:
             self._take_file(entry.part.key)
         self.file, self.refusal = _File(), None
 
     def _take_file(self, key: str) -> None:
         found = self.file.evidence
-        self.errors += self.file.errors
+        self.left_out += self.file.left_out
         self.blocks += [spilled for spilled in self.file.blocks if spilled.count]
         if not self.file.count:
             return  # a file without rows says nothing of its columns' values
@@ -241,7 +250,7 @@ class _Gathered:
             blocks=tuple(self.blocks),
             columns=tuple(self.evidence),
             evidence=self.evidence,
-            errors=tuple(self.errors),
+            left_out=tuple(self.left_out),
         )
 
 

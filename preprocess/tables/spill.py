@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from decimal import Decimal
 from pathlib import Path
@@ -23,6 +23,7 @@ from loaders.format.files import (
 )
 from preprocess.errors import SampleError
 from preprocess.tables.block import Block, Evidence
+from preprocess.tables.left_out import LeftOut, SpilledErrors, errors_of, left_out_json, left_out_of
 from preprocess.tables.work import SPILL
 
 if TYPE_CHECKING:
@@ -66,20 +67,25 @@ class Spilled:
         blocks: In the order of the input.
         columns: Names, in the order in which they came.
         evidence: Of every column, over all rows.
-        errors: Records and files that are left out, in the order of the input.
+        left_out: Records of blocks, and whole files, that are left out, in the order of the input.
         notes: What the user should know.
     """
 
     blocks: tuple[SpilledBlock, ...]
     columns: tuple[str, ...]
     evidence: Mapping[str, Evidence]
-    errors: tuple[SampleError, ...]
+    left_out: tuple[LeftOut, ...]
     notes: tuple[str, ...] = ()
 
     @property
     def count(self) -> int:
         """Rows of all blocks."""
         return sum(block.count for block in self.blocks)
+
+    @property
+    def errors(self) -> Sequence[SampleError]:
+        """What is left out, one error for each record and file; none is kept in memory."""
+        return errors_of(self.left_out)
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +238,7 @@ def _to_json(spilled: Spilled) -> dict[str, Any]:
         "blocks": [[b.index, b.key, b.split, b.count, b.nbytes, b.crc32c] for b in spilled.blocks],
         "columns": list(spilled.columns),
         "evidence": [_evidence_json(found) for found in spilled.evidence.values()],
-        "errors": [[error.key, error.reason] for error in spilled.errors],
+        "left_out": [left_out_json(part) for part in spilled.left_out],
         "notes": list(spilled.notes),
     }
 
@@ -260,6 +266,10 @@ def _evidence_of(text: str) -> Evidence:
     return Evidence(**values)
 
 
+def _is_whole(path: Path, nbytes: int, crc32c: str) -> bool:
+    return os.path.getsize(path) == nbytes and checksum(path) == crc32c
+
+
 def read_spill(folder: Path, identity: dict[str, Any]) -> Spilled | None:
     """Return what a stopped run has parsed, if all of it is there and follows from this input."""
     try:
@@ -278,15 +288,18 @@ def read_spill(folder: Path, identity: dict[str, Any]) -> Spilled | None:
             )
             for index, key, split, count, nbytes, crc32c in found["blocks"]
         )
-        for block in blocks:
-            if os.path.getsize(block.path) != block.nbytes or checksum(block.path) != block.crc32c:
-                return None
+        left_out = tuple(left_out_of(folder, entry) for entry in found["left_out"])
+        listed = [part for part in left_out if isinstance(part, SpilledErrors)]
+        if not all(_is_whole(b.path, b.nbytes, b.crc32c) for b in blocks):
+            return None
+        if not all(_is_whole(each.path, each.nbytes, each.crc32c) for each in listed):
+            return None
         evidence = map(_evidence_of, found["evidence"])
         return Spilled(
             blocks=blocks,
             columns=tuple(found["columns"]),
             evidence=dict(zip(found["columns"], evidence, strict=True)),
-            errors=tuple(SampleError(key, reason) for key, reason in found["errors"]),
+            left_out=left_out,
             notes=tuple(found["notes"]),
         )
     except (MissingShardError, FormatError, OSError, ValueError, TypeError, KeyError):

@@ -1,5 +1,6 @@
 """Where the records of a split come from: parsed blocks, or windows of shuffled rows."""
 
+from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -82,6 +83,11 @@ class BlockRows:
         part, chosen = self._chosen(start, stop)
         block = map_block(self.blocks[part])
         return self.encoder.encode(block, chosen, self.codes.of_block(part))
+
+    def outside(self, start: int, stop: int) -> dict[str, int]:
+        """Count the numbers that no code stands for, of some rows of one block: by column."""
+        part, chosen = self._chosen(start, stop)
+        return self.encoder.outside(map_block(self.blocks[part]), chosen)
 
     def texts(self, name: str, start: int, stop: int) -> Texts:
         """Return the texts of a column in some rows, all of one block."""
@@ -195,21 +201,29 @@ def deal_rows(rows: BlockRows, windows: Windows, workers: int) -> None:
         raise output_error(windows.folder, error) from error
 
 
-def check_rows(rows: BlockRows, workers: int) -> None:
+def check_rows(rows: BlockRows, workers: int) -> Counter[str]:
     """Encode all rows of a split, and keep nothing: what does not fit is named before a run.
+
+    Returns:
+        Column -> numbers that no code stands for, and that are taken all the same.
 
     Raises:
         SourceError: A value does not fit.
     """
+    found: Counter[str] = Counter()
 
-    def check(part: int) -> None:
+    def check(part: int) -> dict[str, int]:
         first, count = int(rows.firsts[part]), int(rows.counts[part])
-        if count:
-            rows.read(first, first + count)
+        if not count:
+            return {}
+        rows.read(first, first + count)
+        taken = rows.encoder.out_of_range != "refuse"
+        return rows.outside(first, first + count) if taken else {}
 
     with ThreadPoolExecutor(workers, thread_name_prefix="prep-check") as pool:
-        for _ in pool.map(check, range(len(rows.blocks))):
-            pass
+        for outside in pool.map(check, range(len(rows.blocks))):
+            found.update(outside)
+    return found
 
 
 def cut_records(source: RecordSource, split: str, size: int, nbytes: int) -> list[tuple[Item, ...]]:

@@ -23,9 +23,10 @@ SPILL: Final = "spill.json"
 """Written when all blocks are there; what it says is checked before they are used again."""
 
 _OURS: Final = re.compile(
-    r"lock|tmp-.*|spill\.json|[0-9]{8}\.arrow|[0-9]{4,8}\.codes|(train|validation|test)\.[0-9]{4}"
+    r"lock|tmp-.*|spill\.json|[0-9]{8}\.(arrow|skipped)|[0-9]{4,8}\.codes"
+    r"|(train|validation|test)\.[0-9]{4}"
 )
-"""Names that a run gives: blocks, codes of the values of a column, windows of shuffled rows."""
+"""Names that a run gives: blocks, lists of records that are left out, codes, windows."""
 
 
 def work_folder(out: Path) -> Path:

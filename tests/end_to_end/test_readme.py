@@ -71,7 +71,7 @@ def test_the_format_page_reads_a_dataset_with_numpy_alone(
 
 
 PAGES = ["README.md", "CONTRIBUTING.md", "loaders/format/README.md"]
-PAGES += ["preprocess/TABLES.md", "preprocess/TOKENS.md"]
+PAGES += ["preprocess/IMAGES.md", "preprocess/TABLES.md", "preprocess/TOKENS.md"]
 
 
 @pytest.mark.parametrize("page", PAGES)

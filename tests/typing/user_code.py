@@ -8,16 +8,19 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 from loaders import (
+    Augment,
     Loader,
     Mix,
     Normalize,
     NormalizedModel,
+    ResidencyEstimate,
     ShardDataset,
     ShardsError,
     Standardize,
     TableDataset,
     TableEncoder,
     TokenDataset,
+    estimate_residency,
     open_dataset,
     open_table,
     open_tokens,
@@ -50,6 +53,23 @@ def train(out: str, backbone: nn.Module) -> float:
     mean: tuple[float, ...] | None = ds.mean
     print(len(plain), len(classes), mean)
     return float(loss)
+
+
+def train_resident(out: str, backbone: nn.Module) -> float:
+    ds = open_dataset(out, size=256)
+    estimate: ResidencyEstimate = estimate_residency(ds, device="cuda:0", world_size=8)
+    wanted: int | None = estimate.row_nbytes
+    augment = Augment(224, scale=(0.08, 1.0), flip=0.5)
+    normalize = Normalize.for_dataset(ds, dtype=torch.bfloat16)
+    loader = Loader(ds, 256, residency="auto", normalize=normalize, augment=augment)
+    print(estimate, estimate.choice, wanted, loader.residency)
+    loss = torch.zeros(())
+    for batch in loader:
+        loss = backbone(batch["image"]).sum()
+    flipped: torch.Tensor = augment(
+        torch.zeros((2, 3, 256, 256), dtype=torch.uint8), [5, 7], epoch=1
+    )
+    return float(loss) + float(flipped.float().sum())
 
 
 def check(out: Path) -> bool:

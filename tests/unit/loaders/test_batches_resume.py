@@ -10,6 +10,8 @@ import pytest
 import torch
 
 from loaders import Loader, SelectionError, open_dataset, open_tokens
+from loaders.feed import DeviceFeed
+from loaders.finish import Finish
 from loaders.sampling import MOST, permute
 from tests.token_stores import write_chat, write_fixed, write_packed, write_stream
 
@@ -147,7 +149,8 @@ def test_the_path_through_device_slots_counts_the_same(blocks) -> None:
     loader = Loader(blocks, 4, seed=6)
     whole = first_ids(loader)
     loader.set_epoch(0)
-    loader._gather_ahead = loader._send  # the same ring as for a GPU, without one
+    # The same ring as for a GPU, without one.
+    loader._feed = DeviceFeed(blocks, loader.device, Finish(None, None, 0), None, 1)
     batches = iter(loader)
     before = first_ids([next(batches), next(batches)])
     assert loader.state_dict()["samples"] == 8

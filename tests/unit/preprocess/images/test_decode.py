@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps  # noqa: TID253 - a test may load what it compares with
 
 from preprocess.errors import SampleError
-from preprocess.images.decode import MAX_PIXELS, decode_image
+from preprocess.images.decode import decode_image
 from preprocess.images.decoder_settings import decoder_settings
 from preprocess.images.orientation import read_orientation
+from preprocess.images.policy import MAX_PIXELS, DecodePolicy
 
 WHITE = (255, 255, 255)
 
@@ -53,7 +54,7 @@ def by_pillow(data: bytes, background: tuple[int, int, int] = WHITE) -> NDArray[
 
 
 def decode(data: bytes, **options: Any) -> NDArray[np.uint8]:
-    pixels = decode_image(data, key="a/b.jpg", **options)
+    pixels = decode_image(data, key="a/b.jpg", policy=DecodePolicy(**options))
     assert pixels.dtype == np.uint8
     assert pixels.ndim == 3
     assert pixels.shape[2] == 3
@@ -64,7 +65,7 @@ def decode(data: bytes, **options: Any) -> NDArray[np.uint8]:
 
 def refusal(data: bytes, **options: Any) -> str:
     with pytest.raises(SampleError) as caught:
-        decode_image(data, key="a/b.jpg", **options)
+        decode_image(data, key="a/b.jpg", policy=DecodePolicy(**options))
     assert caught.value.key == "a/b.jpg"
     assert "\n" not in caught.value.reason
     return caught.value.reason
@@ -439,7 +440,7 @@ def test_the_callers_pixel_limit_holds_in_every_kind(name: str) -> None:
         (b"<!DOCTYPE html><html>", "an HTML page, not an image"),
         (b"hello", "not an image format that prep knows"),
         (b"\xff\xd8\x00\x10JFIF", "a JPEG that is damaged at its second marker"),
-        (b"\0\0\0\x18ftypheic\0\0\0\0mif1heic", "HEIC images are not supported"),
+        (b"8BPS\0\1", "PSD images are not supported"),
     ],
 )
 def test_what_is_no_supported_image_is_refused_by_name(data: bytes, reason: str) -> None:
@@ -505,8 +506,8 @@ def test_the_transparent_colour_of_a_16_bit_png_is_compared_in_16_bits() -> None
         struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
         for kind, body in chunks
     )
-    found = decode_image(png, key="keyed", background=(9, 8, 7))
-    assert found[0, 0].tolist() == [0, 0, 0]
+    found = decode_image(png, key="keyed", policy=DecodePolicy(background=(9, 8, 7)))
+    assert found[0, 0].tolist() == [0, 1, 0]
     assert found[1, 1].tolist() == [9, 8, 7]
 
 

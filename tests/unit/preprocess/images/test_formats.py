@@ -9,6 +9,7 @@ from preprocess.images.formats import (
     DECODED_FORMATS,
     HEAD_NBYTES,
     OTHER_IMAGE_FORMATS,
+    PACKAGED_FORMATS,
     explain_refusal,
     sniff_format,
 )
@@ -36,7 +37,7 @@ def test_each_decoded_format_is_told_by_its_head(kind: str) -> None:
 )
 def test_other_image_formats_are_named(head: bytes, name: str) -> None:
     assert sniff_format(head) == name
-    assert name in DECODED_FORMATS | OTHER_IMAGE_FORMATS
+    assert name in DECODED_FORMATS | PACKAGED_FORMATS | OTHER_IMAGE_FORMATS
 
 
 @pytest.mark.parametrize(
@@ -65,4 +66,4 @@ def test_every_magic_name_is_listed() -> None:
     from preprocess.images import formats
 
     named = {name for _, _, name in formats._MAGIC}
-    assert named <= DECODED_FORMATS | OTHER_IMAGE_FORMATS
+    assert named <= DECODED_FORMATS | PACKAGED_FORMATS | OTHER_IMAGE_FORMATS

@@ -1,11 +1,15 @@
 """Frames in memory become the same blocks as files."""
 
+import pathlib
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa  # noqa: TID253 - a test may load what it compares with
 import pytest
+import torch
 
+from preprocess import table_to_shards
 from preprocess.errors import SourceError
 from preprocess.tables.frame import blocks_of_frame
 from preprocess.tables.options import TableOptions
@@ -29,9 +33,63 @@ def test_names_that_are_missing_or_not_unique_are_refused() -> None:
             list(blocks_of_frame(table, TableOptions()))
 
 
-def test_what_is_no_frame_is_refused() -> None:
-    with pytest.raises(SourceError, match=r"builtins\.dict: expected a DataFrame"):
-        list(blocks_of_frame({"x": [1]}, TableOptions()))
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ([{"x": 1}], r"list: expected a path, a DataFrame .*; pandas\.DataFrame\(list\(rows\)\)"),
+        (iter([{"x": 1}]), r"list_iterator: .*pandas\.DataFrame"),
+        (np.zeros((2, 2)), r"numpy\.ndarray: .*its columns need names"),
+        (torch.zeros(2, 2), r"torch\.Tensor: .*its columns need names"),
+        (None, "NoneType: expected a path"),
+        (3, "int: expected a path"),
+        (b"a.csv", "bytes: expected a path"),
+        ({"x": [1], "y": [1, 2]}, "columns of different lengths: 'x' 1, 'y' 2"),
+        ({"x": "abc"}, "column 'x' is of type str; expected a list or an array"),
+        ({"x": 3}, "column 'x' is of type int; expected a list or an array"),
+        ({"x": np.array(3)}, "column 'x' is of type ndarray; expected a list or an array"),
+        ({"x": {1, 2}}, "column 'x' is of type set; expected a list or an array"),
+        ({"x": [1, "a"]}, r"column 'x' holds values of several types.*1 int, 1 str"),
+        ({"x": np.zeros((2, 2, 2))}, "column 'x' holds values of several types"),
+        ({1: [1], "1": [2]}, "several columns are named '1'"),
+        (pathlib.Path("absent.csv"), r"absent\.csv: no such file"),
+    ],
+)
+def test_what_is_no_table_is_refused_in_one_sentence(
+    tmp_path: pathlib.Path, source: Any, message: str
+) -> None:
+    with pytest.raises(SourceError, match=message) as caught:
+        table_to_shards(source, tmp_path / "out")
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_frame_of_polars_that_is_not_collected_is_refused(tmp_path: pathlib.Path) -> None:
+    polars = pytest.importorskip("polars")
+    with pytest.raises(SourceError, match=r"LazyFrame: .*\.collect\(\) makes one"):
+        table_to_shards(polars.LazyFrame({"x": [1]}), tmp_path / "out")
+
+
+def test_a_dict_of_columns_and_a_structured_array_are_tables() -> None:
+    given = {
+        "i": [1, None, 3],
+        "f": np.array([0.5, np.nan, 1.5]),
+        "s": ("a", "b", "c"),
+        "t": torch.tensor([1, 2, 3], dtype=torch.uint8),
+        "v": np.arange(6, dtype=np.float32).reshape(3, 2),
+        "a": pa.chunked_array([[1], [2, 3]]),
+    }
+    (block,) = blocks_of_frame(given, TableOptions())
+    assert block.table.to_pydict() == {
+        "i": [1, None, 3],
+        "f": [0.5, None, 1.5],
+        "s": ["a", "b", "c"],
+        "t": [1, 2, 3],
+        "v": [[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]],
+        "a": [1, 2, 3],
+    }
+    rows = np.array([(1, 0.5), (2, 1.5)], [("i", "<i4"), ("f", "<f8")])
+    (block,) = blocks_of_frame(rows, TableOptions())
+    assert block.table.to_pydict() == {"i": [1, 2], "f": [0.5, 1.5]}
 
 
 def test_pandas_columns_keep_their_values() -> None:

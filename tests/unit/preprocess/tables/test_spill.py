@@ -145,7 +145,7 @@ def test_of_a_file_that_is_refused_in_the_middle_nothing_stays(tmp_path: Path) -
     assert [block.key for block in found.blocks] == ["a.csv"]
     assert [str(error) for error in found.errors] == ["a.csv:102: bad", "bad.csv: damaged"]
     assert found.evidence["text"].count == 1
-    assert sorted(os.listdir(tmp_path)) == ["00000000.arrow"]
+    assert sorted(os.listdir(tmp_path)) == ["00000000.arrow", "00000000.skipped"]
 
 
 def test_files_with_other_columns_are_refused_by_name(tmp_path: Path) -> None:

@@ -1,0 +1,122 @@
+"""What becomes of the images of a batch on their device: augmented, then normalized."""
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from loaders.augment import Augment
+from loaders.device_rows import LEVELS
+from loaders.errors import ImageTypeError, NormalizeError, SelectionError
+from loaders.normalize import Normalize, normalize_innermost
+from loaders.views import Gatherable
+
+IMAGE: Final = "image"
+
+BOXES: Final = "boxes"
+"""Travels beside the rows where images are augmented; no entry of a batch."""
+
+_STORED: Final = {str(dtype).removeprefix("torch."): dtype for dtype in LEVELS}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Finish:
+    """Works on the rows of a batch where they arrive, before the dataset shows them.
+
+    Attributes:
+        augment: Cuts, flips and scales the images.
+        normalize: Makes them floats, after that.
+        seed: Of the loader; fixes the random cuts, with the epoch.
+        size: Height and width of stored images.
+    """
+
+    augment: Augment | None
+    normalize: Normalize | None
+    seed: int
+    size: tuple[int, int] = (0, 0)
+
+    @classmethod
+    def on(
+        cls,
+        dataset: Gatherable,
+        device: torch.device,
+        augment: Augment | None,
+        normalize: Normalize | None,
+        seed: int,
+    ) -> Self:
+        """Check the options against a dataset, and bring the statistics to the device.
+
+        Raises:
+            SelectionError: The dataset has no images.
+            ImageTypeError: They are neither uint8 nor uint16.
+            NormalizeError: They have other channels than the statistics.
+        """
+        if augment is None and normalize is None:
+            return cls(None, None, seed)
+        high, wide, channels = _image_shape(dataset, "augment" if augment else "normalize")
+        if augment is not None:
+            augment.boxes.check(high, wide)
+        if normalize is not None and channels != len(normalize.scale):
+            raise NormalizeError(
+                f"{dataset.path}: images have {channels} channels, normalize has statistics of "
+                f"{len(normalize.scale)}: take Normalize.for_dataset(dataset)"
+            )
+        # A module of its own: the caller's may be cast, moved and trained with its model.
+        moved = None if normalize is None else copy.deepcopy(normalize).to(device)
+        if device.type == "cuda":  # they are read on a stream that knows nothing of this one
+            torch.cuda.synchronize(device)
+        return cls(augment, moved, seed, (high, wide))
+
+    @property
+    def at_once(self) -> Mapping[str, Normalize]:
+        """Parts that can be normalized while they are gathered: nothing comes between."""
+        if self.augment is not None or self.normalize is None:
+            return {}
+        return {IMAGE: self.normalize}
+
+    def draw(self, indices: NDArray[np.int64], epoch: int) -> dict[str, NDArray[np.int32]]:
+        """Return what has to be known of the samples [B] of a batch: their boxes, if any."""
+        if self.augment is None:
+            return {}
+        return {BOXES: self.augment.draw(indices, *self.size, seed=self.seed, epoch=epoch)}
+
+    def rows(self, rows: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Augment and normalize the images among the rows of a batch.
+
+        Args:
+            rows: Part -> rows as stored, images [B, H, W, C]; those that are floats are done. What
+                `draw` gave for these samples stands among them.
+        """
+        found = dict(rows)
+        boxes = found.pop(BOXES, None)
+        if self.augment is not None and boxes is not None:
+            if self.normalize is not None:
+                found[IMAGE] = self.augment.cut_normalized(found[IMAGE], boxes, self.normalize)
+            else:
+                found[IMAGE] = self.augment.cut(found[IMAGE], boxes)
+        elif self.normalize is not None and not found[IMAGE].is_floating_point():
+            found[IMAGE] = normalize_innermost(self.normalize, found[IMAGE])
+        return found
+
+
+def _image_shape(dataset: Gatherable, option: str) -> tuple[int, int, int]:
+    """Return height, width and channels of the images of a dataset, if they are stored integers."""
+    for part in dataset.views:
+        if part.name != IMAGE:
+            continue
+        shape, dtype = part.layout(np.zeros(1, np.int64))
+        if dtype.name not in _STORED or len(shape) != 4:
+            raise ImageTypeError(
+                f"{dataset.path}: {option}: field {IMAGE!r} is {dtype.name} {list(shape[1:])}, "
+                "expected images, uint8 or uint16 [H, W, C]"
+            )
+        return shape[1], shape[2], shape[3]
+    raise SelectionError(
+        f"{dataset.path}: {option}: samples have no {IMAGE!r}, only "
+        f"{', '.join(repr(part.name) for part in dataset.views)}: leave {option} out"
+    )
