@@ -128,8 +128,11 @@ class TokenStore:
         """Return an id that the manifest states; None where it does not."""
         tokenizer = self.manifest.recipe.get("tokenizer")
         value = tokenizer.get(name) if isinstance(tokenizer, dict) else None
-        if value is not None and type(value) is not int:
-            raise FormatError(f"{self.path}: recipe.tokenizer.{name} is {value!r}, not an integer")
+        most = int(np.iinfo(self.dtype).max)
+        if value is not None and not (type(value) is int and 0 <= value <= most):
+            raise FormatError(
+                f"{self.path}: recipe.tokenizer.{name} is {value!r}, not an integer in 0..{most}"
+            )
         return value
 
     def fill(self, given: int | None, why: str, remedy: str) -> int:
