@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from loaders.tables import TableDataset, open_table
     from loaders.token_packs import document_mask
     from loaders.tokens import TokenDataset, open_token_file, open_tokens
+    from loaders.weighted import Weighted
 
 __all__ = [
     "Augment",
@@ -54,6 +55,7 @@ __all__ = [
     "TableEncoder",
     "TokenDataset",
     "VersionError",
+    "Weighted",
     "document_mask",
     "estimate_residency",
     "open_dataset",
@@ -74,6 +76,7 @@ _MODULES = {
     "TableDataset": "tables",
     "TableEncoder": "table_encoder",
     "TokenDataset": "tokens",
+    "Weighted": "weighted",
     "document_mask": "token_packs",
     "estimate_residency": "residency",
     "open_dataset": "dataset",

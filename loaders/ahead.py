@@ -5,7 +5,7 @@ import os
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain, islice
 from typing import Any, Final, TypeVar
@@ -142,12 +142,19 @@ def run_ahead(
         while group := list(islice(rest, count)):
             running.append(pool.submit(_work_out, function, group))
             if len(running) > ahead:
-                yield from running.popleft().result()
+                yield from _let_go(running.popleft().result())
         while running:
-            yield from running.popleft().result()
+            yield from _let_go(running.popleft().result())
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
 def _work_out(function: Callable[[Block], Result], blocks: list[Block]) -> list[Result]:
     return [function(block) for block in blocks]
+
+
+def _let_go(results: list[Result]) -> Iterator[Result]:
+    """Yield results, and keep none that was yielded: its memory can be used for the next ones."""
+    results.reverse()
+    while results:
+        yield results.pop()

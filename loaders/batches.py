@@ -3,23 +3,22 @@
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final
+from typing import Any
 
 import torch
 
 from loaders.augment import Augment
 from loaders.device import check_device
 from loaders.errors import SelectionError
-from loaders.feed import VALID, Feed, Wanted, open_feed
+from loaders.feed import VALID, Feed, open_feed
 from loaders.finish import Finish
 from loaders.normalize import Normalize
+from loaders.order import Shuffle, chosen_shuffle, chosen_window
 from loaders.residency import Residency, chosen_place
-from loaders.sampling import Last, Share, chosen_last, visit
+from loaders.sampling import Last, Share, chosen_last, chosen_ranks
 from loaders.state import Course, fingerprint_of, tokens_each
 from loaders.views import Gatherable
-
-_PERMUTED: Final = 16_384
-"""Positions permuted at a time: 64 cost 0.5 microseconds each, 4,096 0.015, as many 0.007."""
+from loaders.wanted import Plan
 
 
 @dataclass(slots=True)
@@ -49,10 +48,12 @@ class Loader:
     `load_state_dict` continues with the very next sample, for any batch size and number of ranks.
 
     Args:
-        dataset: What `open_dataset` returns, a view of `open_tokens` such as `.blocks(1024)`, or
-            a `Mix` of them.
+        dataset: What `open_dataset` or `open_table` returns, a view of `open_tokens` such as
+            `.blocks(1024)`, a selection of their samples, or a `Mix` or `Weighted` of them.
         batch_size: Samples in a batch of one rank.
-        shuffle: Visit the samples in random order; False visits them as stored.
+        shuffle: True or "global" visits all samples in random order, False as stored. "block", for
+            data larger than memory on slow disks, visits blocks of neighbours in random order and
+            shuffles the samples of 64 blocks at a time.
         seed: Fixes the order, with the epoch.
         drop_last: Leave out a last batch that is not full, as is the default. False gives it
             smaller, which several ranks cannot have: they say `last`.
@@ -63,6 +64,8 @@ class Loader:
             leaves it out; "wrap" fills it with the first samples of the same epoch; "pad" does so
             too, and every batch has a "valid", bool [B], that is False for those fillers: an
             evaluation that leaves them out counts every sample once.
+        window: Samples that "block" shuffles together: 64 blocks. By default 1 GiB of them, at most
+            1,048,576; the page cache holds twice as much.
         residency: Where samples lie while batches are made; batches are the same. "disk": mapped
             files. "ram": these, read whole before the first batch and kept in RAM, once for all
             ranks of a machine, as far as there is room. "pinned": page-locked RAM of this process,
@@ -86,13 +89,14 @@ class Loader:
         dataset: Gatherable,
         batch_size: int,
         *,
-        shuffle: bool = True,
+        shuffle: Shuffle = True,
         seed: int = 0,
         drop_last: bool | None = None,
         device: torch.device | str | int | None = None,
         rank: int | None = None,
         world_size: int | None = None,
         last: Last | None = None,
+        window: int | None = None,
         residency: Residency = "disk",
         normalize: Normalize | None = None,
         augment: Augment | None = None,
@@ -105,7 +109,7 @@ class Loader:
             )
         if type(seed) is not int or seed < 0:
             raise SelectionError(f"seed={seed!r}: expected an integer of at least 0")
-        rank, world_size = _ranks(rank, world_size)
+        rank, world_size = chosen_ranks(rank, world_size)
         self._share = Share(
             count=len(dataset),
             batch_size=batch_size,
@@ -128,13 +132,22 @@ class Loader:
             )
         self.dataset = dataset
         self.batch_size = batch_size
-        self.shuffle = shuffle
+        self.shuffle = chosen_shuffle(shuffle)
+        self.window = chosen_window(dataset, blocks=self.shuffle == "block", window=window)
         self.seed = seed
         self.rank = rank
         self.world_size = world_size
         self.last = self._share.last
         self.device = torch.device("cpu") if device is None else check_device(device)
         self.residency = chosen_place(dataset, residency, self.device, rank, world_size)
+        self._plan = Plan(
+            dataset=dataset,
+            share=self._share,
+            shuffle=self.shuffle,
+            window=self.window,
+            seed=seed,
+            announced=self.residency == "disk",
+        )
         self._finish = Finish.on(dataset, self.device, augment, normalize, seed)
         self._place = _Place()
 
@@ -189,6 +202,7 @@ class Loader:
         return Course(
             seed=self.seed,
             shuffle=self.shuffle,
+            window=self.window,
             count=len(self.dataset),
             fingerprint=fingerprint_of(self.dataset),
             tokens_each=tokens_each(self.dataset),
@@ -203,7 +217,7 @@ class Loader:
 
     def _run(self, place: _Place) -> Generator[dict[str, Any], None, None]:
         starts = self._share.starts(place.samples)
-        wanted = self._wanted(place.epoch, starts)
+        wanted = self._plan.batches(place.epoch, starts)
         batches = self._feed.run(wanted, place.epoch)
         try:
             for start in starts:
@@ -213,33 +227,11 @@ class Loader:
                 )
         finally:
             batches.close()
+            wanted.close()
         place.epoch, place.samples, place.begun = place.epoch + 1, 0, False
-
-    def _wanted(self, epoch: int, starts: range) -> Iterator[Wanted]:
-        """Yield the samples of each batch, in order."""
-        batches = max(1, _PERMUTED // self.batch_size)
-        for first in range(0, len(starts), batches):
-            positions, valid = self._share.positions(starts[first : first + batches])
-            flat = positions.reshape(-1)
-            indices = visit(self.dataset, flat, shuffle=self.shuffle, seed=self.seed, epoch=epoch)
-            for row, known in zip(indices.reshape(positions.shape), valid, strict=True):
-                yield Wanted(
-                    row[known] if self.last is None else row, known if self.last == "pad" else None
-                )
 
 
 def _handed(batch: dict[str, Any], place: _Place, samples: int) -> dict[str, Any]:
     """Note that a batch leaves for the loop."""
     place.samples = samples
     return batch
-
-
-def _ranks(rank: int | None, world_size: int | None) -> tuple[int, int]:
-    """Return rank and number of ranks: as given, as torch.distributed says, or one alone."""
-    if (rank is None) != (world_size is None):
-        raise SelectionError(f"rank={rank!r}, world_size={world_size!r}: give both or neither")
-    if rank is not None and world_size is not None:
-        return rank, world_size
-    if torch.distributed.is_available() and torch.distributed.is_initialized():
-        return torch.distributed.get_rank(), torch.distributed.get_world_size()
-    return 0, 1

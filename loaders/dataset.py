@@ -1,19 +1,18 @@
 """Random access to a dataset: index -> shard -> rows of a map. Knows no modality but by table."""
 
 import hashlib
-import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch.utils.data import Dataset
-from torch.utils.data._utils.collate import default_collate_fn_map
 
 from loaders.errors import FormatError, SelectionError
-from loaders.format.columns import open_column
+from loaders.field_rows import FieldRows
 from loaders.format.containers import CONTAINERS
 from loaders.format.files import MANIFEST
 from loaders.format.promised import expect_sizes
@@ -23,7 +22,8 @@ from loaders.format.spec import (
     read_manifest,
 )
 from loaders.images import Size, image_views
-from loaders.views import Take, View, fresh, gather_batch
+from loaders.samples import CLASS, Batch, SampleDataset
+from loaders.views import Take, View, fresh
 
 _VIEWS: Final[Mapping[str, Callable[[SplitSpec, Size, str], tuple[View, ...]]]] = {
     "images": image_views,
@@ -58,32 +58,7 @@ def open_dataset(
     return ShardDataset(Path(path).absolute(), split, size, verify=verify)
 
 
-class Batch(dict[str, Any]):
-    """A batch that is ready: what `ShardDataset.__getitems__` returns, a dict by field name.
-
-    torch's `default_collate` looks at element 0 of what it is given, to stack samples. Here it
-    finds a mark, registered in torch's table of collate functions, that lets the batch pass, so a
-    plain `DataLoader(ds, batch_size=64)` needs no `collate_fn`.
-    """
-
-    def __missing__(self, key: object) -> "_Ready":
-        if key == 0:
-            return _Ready()
-        raise KeyError(key)
-
-
-class _Ready:
-    """Marks a batch that needs no collating."""
-
-
-def _pass_batch(batch: Batch, *, collate_fn_map: object = None) -> dict[str, Any]:  # noqa: ARG001
-    return dict(batch)
-
-
-default_collate_fn_map[_Ready] = _pass_batch
-
-
-class ShardDataset(Dataset[dict[str, Any]]):
+class ShardDataset(SampleDataset):
     """One split of a dataset as a map-style torch dataset.
 
     `ds[i]` is one sample, `ds.__getitems__([...])` a whole batch in one gather; both are dicts by
@@ -101,6 +76,8 @@ class ShardDataset(Dataset[dict[str, Any]]):
         manifest: The dataset's description.
         views: What samples show.
     """
+
+    views: tuple[View, ...]
 
     def __init__(self, path: Path, split: str, size: Size = None, *, verify: bool = False) -> None:
         self.path = path
@@ -125,8 +102,11 @@ class ShardDataset(Dataset[dict[str, Any]]):
         self._check_sizes()
         expect_sizes(path, self.manifest, split)
         self.views = _VIEWS[self.manifest.kind](self._spec, size, str(path))
-        self._ends = np.cumsum(self._spec.counts, dtype=np.int64)  # [shards]
-        self._maps: dict[tuple[str, int], NDArray[Any]] = {}
+        names = {view.name: view.field.name for view in self.views}
+        self._rows = {
+            n: FieldRows(path, self.manifest, split, f, verify=verify) for n, f in names.items()
+        }
+        self._show_all(self._spec.count)
 
     def _check_sizes(self) -> None:
         """Refuse a manifest whose file sizes do not follow from its shapes and counts."""
@@ -145,15 +125,12 @@ class ShardDataset(Dataset[dict[str, Any]]):
                         f"{nbytes} bytes, {count} rows need {expected}"
                     )
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _reopen, (self.path, self.split, self._size, self.verify, self.fingerprint)
-
-    def __len__(self) -> int:
-        return self._spec.count
+    def _opening(self) -> tuple[Callable[..., SampleDataset], tuple[Any, ...]]:
+        return partial(ShardDataset, verify=self.verify), (self.path, self.split, self._size)
 
     def __repr__(self) -> str:
         shapes = ", ".join(f"{v.name} {v.field.dtype}{list(v.field.shape)}" for v in self.views)
-        return f"ShardDataset({str(self.path)!r}, {self.split!r}: {len(self):,} samples, {shapes})"
+        return f"ShardDataset({str(self.path)!r}, {self.split!r}: {self._counted}, {shapes})"
 
     @property
     def fingerprint(self) -> str:
@@ -186,62 +163,45 @@ class ShardDataset(Dataset[dict[str, Any]]):
                 return found
         return None
 
-    def __getitem__(self, index: int) -> dict[str, Any]:
-        position = operator.index(index)
-        if not -len(self) <= position < len(self):
-            raise IndexError(f"index {position} is out of range for {len(self)} samples")
-        batch = self.__getitems__([position % len(self)])
-        sample = {name: value[0] for name, value in batch.items()}
+    def _first(self, batch: dict[str, Any]) -> dict[str, Any]:
         # As other datasets return labels; a batch of them is collated to the same int64.
         return {
             name: value.item() if isinstance(value, torch.Tensor) and value.ndim == 0 else value
-            for name, value in sample.items()
+            for name, value in super()._first(batch).items()
         }
 
-    def __getitems__(self, indices: Sequence[int] | NDArray[Any] | torch.Tensor) -> Batch:
-        """Return a whole batch in one gather.
-
-        Args:
-            indices: [B] integers in -len..len-1, in any order, repeats allowed.
-
-        Returns:
-            A dict by field name, see the class.
-
-        Raises:
-            IndexError: An index is out of range.
-            FormatError: A shard is not what the manifest promises.
-        """
-        return Batch(gather_batch(self, indices))
+    def _codes(self, field: str) -> tuple[NDArray[Any], Mapping[str, int]]:
+        labels = [view for view in self.views if view.field.role == "label"]
+        if field != CLASS or not labels:
+            return super()._codes(field)
+        view = labels[0]
+        codes = self._rows[view.name].column(slice(view.field.nbytes), view.field.dtype)
+        return codes, {name: number for number, name in enumerate(self.classes)}
 
     def gather_into(self, indices: NDArray[np.int64], buffers: Mapping[str, NDArray[Any]]) -> None:
         """Copy the stored rows of a batch into arrays of the caller.
 
         Args:
-            indices: [B] integers in 0..len-1.
+            indices: [B] stored indices, in 0..span-1.
             buffers: View name -> [B, *field.shape] of the stored dtype, for every view.
         """
-        shards = np.searchsorted(self._ends, indices, side="right")
-        starts = np.concatenate(([0], self._ends))
-        rows = (indices - starts[shards]).tolist()
-        places = list(zip(shards.tolist(), rows, strict=True))
-        for view in self.views:
-            maps = {shard: self._rows(view, shard) for shard in set(shards.tolist())}
-            found = [maps[shard][row] for shard, row in places]
-            # One call copies them all; a loop of assignments took 1.1 times as long.
-            np.concatenate(
-                found or [np.empty(0, buffers[view.name].dtype)], out=buffers[view.name].reshape(-1)
+        for name, rows in self._rows.items():
+            rows.gather_into(
+                indices, buffers[name].reshape(-1).view(np.uint8).reshape(-1, rows.row_nbytes)
             )
+
+    def stretches(self, indices: NDArray[np.int64]) -> Iterator[NDArray[Any]]:
+        """Yield the parts of maps that a gather of ascending stored indices [B] reads."""
+        return chain.from_iterable(rows.stretches(indices) for rows in self._rows.values())
 
     @property
     def stored_nbytes(self) -> int:
         """Bytes of the fields that samples show, those of other sizes left out."""
-        return len(self) * sum(view.field.nbytes for view in self.views)
+        return self.span * sum(view.field.nbytes for view in self.views)
 
     def maps(self) -> Iterator[NDArray[Any]]:
-        """Open the files of these fields: [count, elements] each, read-only."""
-        for shard, count in enumerate(self._spec.counts):
-            for view in self.views if count else ():
-                yield self._rows(view, shard)
+        """Open the files of these fields: [count, bytes of a row] each, read-only."""
+        return chain.from_iterable(rows.maps() for rows in self._rows.values())
 
     @property
     def made_nbytes(self) -> int:
@@ -260,27 +220,3 @@ class ShardDataset(Dataset[dict[str, Any]]):
             take: Not needed.
         """
         return Batch({view.name: view.show(rows[view.name]) for view in self.views})
-
-    def _rows(self, view: View, shard: int) -> NDArray[Any]:
-        """Return the map of a shard, opened on first touch: [count, elements]."""
-        key = (view.field.name, shard)
-        rows = self._maps.get(key)
-        if rows is None:
-            name, verify = view.field.name, self.verify
-            rows = open_column(self.path, self.manifest, self.split, name, shard, verify=verify)
-            rows = self._maps[key] = rows.reshape(len(rows), -1)
-        return rows
-
-
-def _reopen(
-    path: Path,
-    split: str,
-    size: Size,
-    verify: bool,  # noqa: FBT001
-    fingerprint: str,
-) -> ShardDataset:
-    """Open the dataset again in another process, and only the very same one."""
-    dataset = ShardDataset(path, split, size, verify=verify)
-    if dataset.fingerprint != fingerprint:
-        raise FormatError(f"{path}: the dataset was replaced while it was open; open it again")
-    return dataset

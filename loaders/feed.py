@@ -1,10 +1,8 @@
 """From indices to batches: gathered in threads here, or by the device out of resident samples."""
 
-import math
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Protocol
 
@@ -20,7 +18,8 @@ from loaders.progress import Progress
 from loaders.residency import Place, estimate_residency
 from loaders.resident import Resident
 from loaders.sampling import Share
-from loaders.views import Gatherable, Part, mapped
+from loaders.views import Gatherable, Part, batch_nbytes, mapped
+from loaders.wanted import Wanted
 
 VALID: Final = "valid"
 
@@ -39,14 +38,6 @@ _MOST_THREADS: Final = 12
 
 Rows = dict[str, NDArray[Any]]
 Tensors = dict[str, torch.Tensor]
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """The samples of a batch: [B] indices, and [B] which of them are no fillers, if asked for."""
-
-    indices: NDArray[np.int64]
-    valid: NDArray[np.bool_] | None
 
 
 class Feed(Protocol):
@@ -239,5 +230,4 @@ class DeviceFeed:
 
 
 def _nbytes(parts: Sequence[Part], wanted: Wanted) -> int:
-    layouts = [part.layout(wanted.indices) for part in parts]
-    return sum(math.prod(shape) * dtype.itemsize for shape, dtype in layouts)
+    return batch_nbytes(parts, wanted.indices)

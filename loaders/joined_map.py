@@ -11,7 +11,6 @@ import mmap
 import os
 import sys
 import weakref
-from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -37,19 +36,20 @@ class JoinedMap:
 
     Args:
         row_nbytes: Bytes of a row, the same in all files.
-        files_nbytes: Bytes of each file.
+        file_nbytes: Bytes of the largest file.
+        count: Files.
         what: Names the files in errors.
 
     Attributes:
         step: Rows from the first row of a file to that of the next.
     """
 
-    def __init__(self, row_nbytes: int, files_nbytes: Sequence[int], what: str) -> None:
+    def __init__(self, row_nbytes: int, file_nbytes: int, count: int, what: str) -> None:
         self._row_nbytes = row_nbytes
         unit = math.lcm(row_nbytes, mmap.PAGESIZE)
-        self._distance = -(-max(files_nbytes) // unit) * unit
+        self._distance = -(-file_nbytes // unit) * unit
         self.step = self._distance // row_nbytes
-        self._nbytes = self._distance * len(files_nbytes)
+        self._nbytes = self._distance * count
         try:
             self._address = _map(0, self._nbytes, _NO_ACCESS, _RESERVED, -1)
         except OSError as error:

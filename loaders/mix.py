@@ -5,6 +5,7 @@ import json
 import math
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from loaders.announce import Stretched
 from loaders.errors import SelectionError
 from loaders.mix_sources import MixedPart, check_sources, is_flat, is_key
+from loaders.order import Epoch, visit
 from loaders.proportion import DRAWS, Proportion
-from loaders.sampling import MOST, derived_seed, visit
+from loaders.sampling import MOST, derived_seed
 from loaders.state import fingerprint_of, tokens_each
 from loaders.views import Gatherable, Part, Take, fresh, mapped, span
+from loaders.weighted import Weighted
 
 
 class Mix:
@@ -137,31 +141,30 @@ class Mix:
         """Tokens in every sample; None where that differs."""
         return tokens_each(self.sources[0])  # rows of all sources are alike
 
-    def order(
-        self, positions: NDArray[np.int64], *, shuffle: bool, seed: int, epoch: int
-    ) -> NDArray[np.int64]:
+    def order(self, positions: NDArray[np.int64], epoch: Epoch) -> NDArray[np.int64]:
         """Return the index of the sample that each position of an epoch draws.
 
         Args:
             positions: [B] integers in 0..len-1.
-            shuffle: Whether each source is visited in random order.
-            seed: Of the `Loader`.
-            epoch: Number of the epoch, from 0.
+            epoch: Of the `Loader`; each source is visited in the same kind of order.
 
         Raises:
             SelectionError: There were more draws by then than can be numbered.
         """
-        if (epoch + 1) * len(self) > DRAWS:
-            raise SelectionError(f"epoch={epoch}: up to {DRAWS} samples can be drawn from a Mix")
-        chosen, earlier = self._proportion.draws(positions + epoch * len(self))
+        if (epoch.number + 1) * len(self) > DRAWS:
+            raise SelectionError(
+                f"epoch={epoch.number}: up to {DRAWS} samples can be drawn from a Mix"
+            )
+        chosen, earlier = self._proportion.draws(positions + epoch.number * len(self))
         found = np.empty(len(positions), np.int64)
         for s in np.unique(chosen).tolist():
-            dataset, own_seed = self.sources[s], derived_seed(seed, self.seed, s)
+            dataset, own_seed = self.sources[s], derived_seed(epoch.seed, self.seed, s)
             rows = np.flatnonzero(chosen == s)
             passes, places = np.divmod(earlier[rows], len(dataset))
             for number in np.unique(passes).tolist():
                 now = passes == number
-                indices = visit(dataset, places[now], shuffle=shuffle, seed=own_seed, epoch=number)
+                own = replace(epoch, seed=own_seed, number=number)
+                indices = visit(dataset, places[now], own)
                 found[rows[now]] = self._starts[s] + indices
         return found
 
@@ -175,6 +178,13 @@ class Mix:
             rows = np.flatnonzero(chosen == s)
             found.append((s, rows, indices[rows] - self._starts[s]))
         return found
+
+    def stretches(self, indices: NDArray[np.int64]) -> Iterator[NDArray[Any]]:
+        """Yield the parts of maps that a gather of ascending indices [B] reads, where known."""
+        for s, _, local in self.split_up(indices):
+            dataset = self.sources[s]
+            if isinstance(dataset, Stretched):
+                yield from dataset.stretches(local)
 
     def gather_into(self, indices: NDArray[np.int64], buffers: Mapping[str, NDArray[Any]]) -> None:
         """Gather once from each source, and put the samples where the draws want them.
@@ -233,5 +243,7 @@ def _put_rows(buffer: NDArray[Any], rows: NDArray[np.int64], values: NDArray[Any
 
 
 def _plain(dataset: Gatherable) -> Gatherable:
-    """Return, for a mix, one of its sources, which are all alike."""
+    """Return what is drawn from: of a mix one of its sources, which are all alike."""
+    if isinstance(dataset, Weighted):
+        return dataset.dataset
     return _plain(dataset.sources[0]) if isinstance(dataset, Mix) else dataset

@@ -2,12 +2,13 @@
 
 import hashlib
 import math
-from collections.abc import Sequence, Sized
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final, Literal, Protocol, runtime_checkable
+from typing import Any, Final, Literal
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from loaders.errors import SelectionError
@@ -138,26 +139,6 @@ def derived_seed(*numbers: int) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
 
 
-@runtime_checkable
-class Ordered(Protocol):
-    """A dataset that says itself in which order it is visited."""
-
-    def order(
-        self, positions: NDArray[np.int64], *, shuffle: bool, seed: int, epoch: int
-    ) -> NDArray[np.int64]:
-        """Return the index of the sample at each position [B] of an epoch."""
-        ...
-
-
-def visit(
-    dataset: Sized, positions: NDArray[np.int64], *, shuffle: bool, seed: int, epoch: int
-) -> NDArray[np.int64]:
-    """Return the index of the sample at each position [B] of an epoch of a dataset."""
-    if isinstance(dataset, Ordered):
-        return dataset.order(positions, shuffle=shuffle, seed=seed, epoch=epoch)
-    return permute(positions, len(dataset), seed, epoch) if shuffle else positions
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
     """Which positions of an epoch each batch of a rank takes.
@@ -234,3 +215,14 @@ def chosen_last(*, drop_last: bool | None, last: Last | None) -> Last | None:
     if drop_last is not None and drop_last != (last == "drop"):
         raise SelectionError(f"drop_last={drop_last} contradicts last={last!r}: give one of them")
     return last
+
+
+def chosen_ranks(rank: int | None, world_size: int | None) -> tuple[int, int]:
+    """Return rank and number of ranks: as given, as torch.distributed says, or one alone."""
+    if (rank is None) != (world_size is None):
+        raise SelectionError(f"rank={rank!r}, world_size={world_size!r}: give both or neither")
+    if rank is not None and world_size is not None:
+        return rank, world_size
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        return torch.distributed.get_rank(), torch.distributed.get_world_size()
+    return 0, 1

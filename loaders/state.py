@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from loaders.errors import SelectionError
+from loaders.samples import SampleDataset
+from loaders.selection import selection_facts
 from loaders.token_blocks import Blocks
 from loaders.token_packs import Packed
 from loaders.token_rows import Chat, Padded
@@ -22,20 +24,18 @@ def fingerprint_of(dataset: Gatherable) -> str:
     Raises:
         SelectionError: The dataset has no attribute `fingerprint`.
     """
-    facts: list[Any]
-    if isinstance(dataset, TokenView):
-        look = dataset.look
+    named = getattr(dataset, "fingerprint", None)
+    if not isinstance(named, str):
+        raise SelectionError(
+            f"a {type(dataset).__name__} has no fingerprint, so a state could not be told from "
+            "that of another dataset: give it an attribute `fingerprint`, a str"
+        )
+    facts: list[Any] = [named, dataset.split]
+    if isinstance(dataset, TokenView) and isinstance(dataset.look, Blocks):
         # Of all options, these alone decide which tokens an index stands for.
-        windows = [look.block_size, look.stride] if isinstance(look, Blocks) else []
-        facts = [look.store.fingerprint, dataset.split, *windows]
-    else:
-        named = getattr(dataset, "fingerprint", None)
-        if not isinstance(named, str):
-            raise SelectionError(
-                f"a {type(dataset).__name__} has no fingerprint, so a state could not be told from "
-                "that of another dataset: give it an attribute `fingerprint`, a str"
-            )
-        facts = [named, dataset.split]
+        facts += [dataset.look.block_size, dataset.look.stride]
+    if isinstance(dataset, SampleDataset):
+        facts += selection_facts(dataset.indices, dataset.span)
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 
 
@@ -60,14 +60,16 @@ class Course:
 
     Attributes:
         seed: Fixes the order, with the epoch.
-        shuffle: Whether the order is random.
+        shuffle: Whether the order is random, or "block".
+        window: Samples that are then shuffled together; None without blocks.
         count: Samples in an epoch.
         fingerprint: Of the dataset.
         tokens_each: Tokens in every sample; None where that differs.
     """
 
     seed: int
-    shuffle: bool
+    shuffle: bool | str
+    window: int | None
     count: int
     fingerprint: str
     tokens_each: int | None
@@ -82,6 +84,7 @@ class Course:
         return {
             "seed": self.seed,
             "shuffle": self.shuffle,
+            **({} if self.window is None else {"window": self.window}),
             "count": self.count,
             "fingerprint": self.fingerprint,
         }
@@ -102,21 +105,22 @@ class Course:
                 "a newer one needs a newer prepshards"
             )
         constant = self._constant()
-        expected = {"version", "epoch", "samples", *constant}
-        unknown, missing = set(state) - expected - {"tokens"}, expected - set(state)
+        expected = {"version", "epoch", "samples", *constant} - {"window"}
+        unknown, missing = set(state) - expected - {"tokens", "window"}, expected - set(state)
         if unknown or missing:
             wrong = [f"unknown {name!r}" for name in sorted(map(str, unknown))]
             wrong += [f"no {name!r}" for name in sorted(missing)]
             raise SelectionError(f"state: {', '.join(wrong)}; expected what state_dict gave")
         if state["fingerprint"] != self.fingerprint:
             raise SelectionError(
-                "state: fingerprint is of another dataset, another split of it, or other blocks: "
-                "open what the state was saved with"
+                "state: fingerprint is of another dataset, another split or selection of it, or "
+                "other blocks: open what the state was saved with"
             )
         for name, value in constant.items():
-            if state[name] != value or type(state[name]) is not type(value):
+            saved = state.get(name)
+            if saved != value or type(saved) is not type(value):
                 raise SelectionError(
-                    f"state: {name} is {state[name]!r}, this Loader has {value!r}: give the same"
+                    f"state: {name} is {saved!r}, this Loader has {value!r}: give the same"
                 )
         for name in ("epoch", "samples", *({"tokens"} & set(state))):
             if type(state[name]) is not int or state[name] < 0:

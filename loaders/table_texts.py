@@ -46,6 +46,11 @@ class TableTexts:
         if self.padded is not None:
             self.padded.gather_into(indices, buffers)
 
+    def stretches(self, indices: NDArray[np.int64]) -> Iterator[NDArray[Any]]:
+        """Yield the parts of maps in which they lie, of ascending stored indices [B]."""
+        if self.padded is not None:
+            yield from self.padded.stretches(indices)
+
     def show(self, rows: Mapping[str, Tensor], take: Take) -> dict[str, Tensor]:
         """Return "tokens", [B, L] int64, and "length", [B] int64, in memory of their own."""
         if self.padded is None:

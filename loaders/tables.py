@@ -1,8 +1,8 @@
 """What tables add on the reading side: batches of packed records, split into typed columns."""
 
 import hashlib
-import operator
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final, get_args
@@ -11,20 +11,27 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.utils.data import Dataset
 
-from loaders.dataset import Batch
-from loaders.errors import FormatError, SelectionError
+from loaders.errors import SelectionError
+from loaders.field_rows import FieldRows
 from loaders.format.promised import expect_sizes
 from loaders.format.table_schema import ColumnSpec
 from loaders.format.table_statistics import ColumnStatistics
-from loaders.record_rows import RECORD, RecordPart, RecordRows
+from loaders.record_rows import RECORD, RecordPart
+from loaders.samples import CLASS, Batch, SampleDataset
 from loaders.table_files import checked_record, read_table, read_vocabulary
 from loaders.table_numbers import Numeric, moments
 from loaders.table_texts import open_texts
-from loaders.table_views import TARGET, Codes, check_codes, sort_columns, table_entries
+from loaders.table_views import (
+    TARGET,
+    Codes,
+    check_codes,
+    record_places,
+    sort_columns,
+    table_entries,
+)
 from loaders.token_store import LENGTH
-from loaders.views import Part, Take, fresh, gather_batch
+from loaders.views import Part, Take, fresh
 
 _MOST_DIMENSIONS: Final = 600
 
@@ -69,7 +76,7 @@ def open_table(
     return TableDataset(Path(path).absolute(), split, numeric, codes, verify=verify)
 
 
-class TableDataset(Dataset[dict[str, Any]]):
+class TableDataset(SampleDataset):
     """One split of a table as a map-style torch dataset.
 
     `ds[i]` is one sample, `ds.__getitems__([...])` a whole batch in one gather; both are dicts,
@@ -130,14 +137,14 @@ class TableDataset(Dataset[dict[str, Any]]):
             raise SelectionError(f"{path}: no split {split!r}; stored are {stored}: give split=...")
         record = checked_record(path, self.manifest, self.schema, split)
         expect_sizes(path, self.manifest, split)
-        nbytes = self.schema.record_dtype.itemsize
-        self._rows = RecordRows(path, self.manifest, split, RECORD, nbytes, verify=verify)
+        self._rows = FieldRows(path, self.manifest, split, RECORD, verify=verify)
+        self._show_all(self.manifest.splits[split].count)
         columns = sort_columns(self.schema, str(path))
         check_codes(path, [*columns.categorical, *columns.vectors], codes)
         self._record = record
         self._entries = table_entries(self.schema, columns, numeric, codes=codes, record=record)
         self._texts = open_texts(path, split, self.manifest, columns.vectors, verify=verify)
-        self.views: tuple[Part, ...] = (RecordPart(nbytes), *self._texts.parts())
+        self.views: tuple[Part, ...] = (RecordPart(self._rows.row_nbytes), *self._texts.parts())
         self._categorical = columns.categorical
         self.numeric_names = tuple(spec.name for spec in columns.numeric)
         self.categorical_names = tuple(spec.name for spec in columns.categorical)
@@ -152,17 +159,14 @@ class TableDataset(Dataset[dict[str, Any]]):
             return ("false", "true")
         return read_vocabulary(self.path, self.manifest, target)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        options = {"numeric": self.numeric, "codes": self.codes, "verify": self.verify}
-        return _reopen, (self.path, self.split, self.fingerprint, options)
-
-    def __len__(self) -> int:
-        return self.manifest.splits[self.split].count
+    def _opening(self) -> tuple[Callable[..., SampleDataset], tuple[Any, ...]]:
+        opening = partial(TableDataset, verify=self.verify)
+        return opening, (self.path, self.split, self.numeric, self.codes)
 
     def __repr__(self) -> str:
         target = "no target" if self.target_name is None else f"target {self.target_name!r}"
         return (
-            f"TableDataset({str(self.path)!r}, {self.split!r}: {len(self):,} samples, "
+            f"TableDataset({str(self.path)!r}, {self.split!r}: {self._counted}, "
             f"{len(self.numeric_names)} numeric and {len(self.categorical_names)} categorical "
             f"columns, {target})"
         )
@@ -223,11 +227,8 @@ class TableDataset(Dataset[dict[str, Any]]):
         """
         return read_vocabulary(self.path, self.manifest, self.schema.column(name))
 
-    def __getitem__(self, index: int) -> dict[str, Any]:
-        position = operator.index(index)
-        if not -len(self) <= position < len(self):
-            raise IndexError(f"index {position} is out of range for {len(self)} samples")
-        sample = {n: rows[0] for n, rows in self.__getitems__([position % len(self)]).items()}
+    def _first(self, batch: dict[str, Any]) -> dict[str, Any]:
+        sample = super()._first(batch)
         # A class is an int, as in other datasets; a batch of them is collated to the same int64.
         is_class = sample.get(TARGET, torch.empty(0)).dtype == torch.int64
         if is_class and sample[TARGET].ndim == 0:
@@ -236,36 +237,40 @@ class TableDataset(Dataset[dict[str, Any]]):
             sample[LENGTH] = sample[LENGTH].item()
         return sample
 
-    def __getitems__(self, indices: Sequence[int] | NDArray[Any] | Tensor) -> Batch:
-        """Return a whole batch in one gather.
-
-        Args:
-            indices: [B] integers in -len..len-1, in any order, repeats allowed.
-
-        Returns:
-            A dict of tensors, see the class.
-
-        Raises:
-            IndexError: An index is out of range.
-            FormatError: A shard is not what the manifest promises.
-        """
-        return Batch(gather_batch(self, indices))
+    def _codes(self, field: str) -> tuple[NDArray[Any], Mapping[str, int]]:
+        names = {spec.name for spec in self._categorical}
+        if field == CLASS and self.classes and self.target_name is not None:
+            spec = self.schema.column(self.target_name)
+            values, first = self.classes, 0
+        elif field in names and self.schema.column(field).vocabulary is not None:
+            spec = self.schema.column(field)
+            values, first = self.vocabulary(field), 2  # after missing and unknown
+        else:
+            return super()._codes(field)
+        codes = self._rows.column(record_places(self._record)[spec.name], spec.dtype)
+        numbers = {value: code for code, value in enumerate(values, first)}
+        return (codes - 1 if spec.kind == "boolean" else codes), numbers
 
     def gather_into(self, indices: NDArray[np.int64], buffers: Mapping[str, NDArray[Any]]) -> None:
         """Copy the records of a batch into an array of the caller.
 
         Args:
-            indices: [B] integers in 0..len-1.
+            indices: [B] stored indices, in 0..span-1.
             buffers: "record" -> [B, itemsize] uint8, C-contiguous; with texts "tokens" and
                 "length", as `views` say.
         """
         self._rows.gather_into(indices, buffers[RECORD])
         self._texts.gather_into(indices, buffers)
 
+    def stretches(self, indices: NDArray[np.int64]) -> Iterator[NDArray[Any]]:
+        """Yield the parts of maps that a gather of ascending stored indices [B] reads."""
+        yield from self._rows.stretches(indices)
+        yield from self._texts.stretches(indices)
+
     @property
     def stored_nbytes(self) -> int:
         """Bytes of the records and texts."""
-        return len(self) * self.schema.record_dtype.itemsize + self._texts.stored_nbytes
+        return self.span * self.schema.record_dtype.itemsize + self._texts.stored_nbytes
 
     def maps(self) -> Iterator[NDArray[Any]]:
         """Open the files of the records and texts."""
@@ -289,11 +294,3 @@ class TableDataset(Dataset[dict[str, Any]]):
             records = records.cpu()
         shown = {e.name: e.show(records, take).to(device) for e in self._entries}
         return Batch({**shown, **self._texts.show(rows, take)})
-
-
-def _reopen(path: Path, split: str, fingerprint: str, options: dict[str, Any]) -> TableDataset:
-    """Open the dataset again in another process, and only the very same one."""
-    dataset = TableDataset(path, split, **options)
-    if dataset.fingerprint != fingerprint:
-        raise FormatError(f"{path}: the dataset was replaced while it was open; open it again")
-    return dataset

@@ -1,6 +1,6 @@
 """Windows of one length over the flat stream of a split, and the same shifted by one token."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from loaders.stretches import split_by_shard, stretches
 from loaders.token_store import TOKENS, TokenStore, concatenate_into
 from loaders.token_views import TokenPart, count_of, first_of, widen
 from loaders.views import Part, Take
@@ -91,6 +92,13 @@ class Blocks:
             missing -= len(piece)
             shard += 1
         return [*pieces, np.full(missing, self.fill, self.store.dtype)]
+
+    def stretches(self, indices: NDArray[np.int64]) -> Iterator[NDArray[Any]]:
+        """Yield the parts of maps in which the windows, ascending, begin."""
+        for shard, firsts in split_by_shard(indices * self.stride, self.store.ends):
+            tokens = self.store.column(TOKENS, shard)
+            ends = np.minimum(firsts + self.block_size + 1, len(tokens))
+            yield from stretches(tokens, firsts, ends)
 
     @property
     def made_nbytes(self) -> int:

@@ -1,6 +1,6 @@
 """Whole documents, back to back: batches for attention kernels of variable length."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -52,6 +52,10 @@ class Documents:
         concatenate_into(pieces, buffers[TOKENS])
         buffers[_LENGTHS][:] = [len(piece) for piece in pieces]
         self.labels.gather_into(indices, buffers)
+
+    def stretches(self, indices: NDArray[np.int64]) -> Iterator[NDArray[Any]]:
+        """Yield the parts of maps in which the documents, ascending, lie."""
+        return self.store.stretches((TOKENS, *self.labels.names), indices)
 
     @property
     def made_nbytes(self) -> int:

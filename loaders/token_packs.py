@@ -1,6 +1,6 @@
 """Rows that several documents share, and the masks that keep them apart."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -76,6 +76,11 @@ class Packed:
         buffers[_NUMBERS][:] = numbers
         buffers[_LONGEST][0] = lengths.max(initial=0)
         self.labels.gather_into(indices, buffers)
+
+    def stretches(self, indices: NDArray[np.int64]) -> Iterator[NDArray[Any]]:
+        """Yield the parts of maps in which the rows, ascending, lie."""
+        names = (TOKENS, DOCUMENT_LENGTHS, *self.labels.names)
+        return self.store.stretches(names, indices)
 
     @property
     def made_nbytes(self) -> int:

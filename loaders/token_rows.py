@@ -1,6 +1,6 @@
 """One row a sample, filled up to a common length: for encoders and for chat."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -133,6 +133,11 @@ class Padded:
             buffers[PAIR_START][:] = np.array(found, np.int64).reshape(-1)
         self.labels.gather_into(indices, buffers)
 
+    def stretches(self, indices: NDArray[np.int64]) -> Iterator[NDArray[Any]]:
+        """Yield the parts of maps in which the samples, ascending, lie."""
+        numbers = (name for name in (LENGTH, PAIR_START) if name in self.store.fields)
+        return self.store.stretches((TOKENS, *numbers, *self.labels.names), indices)
+
     @property
     def made_nbytes(self) -> int:
         """Return 0: it differs from sample to sample."""
@@ -190,6 +195,11 @@ class Chat:
                 raise self.store.broken(LOSS_MASK, int(indices[place]), what)
             kept = min(length, wide)
             learned[place, :kept] = np.unpackbits(bits, count=kept, bitorder="little")
+
+    def stretches(self, indices: NDArray[np.int64]) -> Iterator[NDArray[Any]]:
+        """Yield the parts of maps in which the conversations, ascending, lie."""
+        yield from self.padded.stretches(indices)
+        yield from self.store.stretches((LOSS_MASK,), indices)
 
     @property
     def made_nbytes(self) -> int:

@@ -18,6 +18,7 @@ from loaders.format.spec import (
     SplitSpec,
     read_manifest,
 )
+from loaders.stretches import split_by_shard, stretches
 from loaders.token_files import TokenFile
 
 Layout = Literal["stream", "fixed", "packed", "chat"]
@@ -225,6 +226,16 @@ class TokenStore:
         offsets = {shard: self.column(f"{name}_offsets", shard) for shard, _ in places}
         found = [offsets[shard][row + 1] - offsets[shard][row] for shard, row in places]
         return np.array(found, np.int64)
+
+    def stretches(self, names: Sequence[str], indices: NDArray[np.int64]) -> Iterator[NDArray[Any]]:
+        """Yield the parts of maps in which fields of some samples, ascending, lie."""
+        for shard, rows in split_by_shard(indices, self._row_ends):
+            for name in names:
+                starts, ends = rows, rows + 1
+                if self.fields[name].ragged:
+                    offsets = self.column(f"{name}_offsets", shard)
+                    starts, ends = offsets[rows], offsets[rows + 1]
+                yield from stretches(self.column(name, shard), starts, ends)
 
     def broken(self, name: str, index: int, what: str) -> FormatError:
         """Return the error for stored values of a sample that cannot be."""

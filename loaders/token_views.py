@@ -1,8 +1,7 @@
 """A torch dataset around one way to look at stored tokens: indices checked, batches gathered."""
 
 import json
-import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -10,11 +9,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.utils.data import Dataset
 
-from loaders.dataset import Batch
+from loaders.samples import Batch, SampleDataset
 from loaders.token_store import KEY, METADATA, TokenStore, concatenate_into
-from loaders.views import Part, Take, fresh, gather_batch
+from loaders.views import Part, Take, fresh
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +59,10 @@ class Look(Protocol):
         """Fill the arrays of a batch."""
         ...
 
+    def stretches(self, indices: NDArray[np.int64]) -> Iterator[NDArray[Any]]:
+        """Yield the parts of maps in which the samples, ascending, lie."""
+        ...
+
     @property
     def made_nbytes(self) -> int:
         """Bytes that `show` makes of a sample, 0 where these differ or are few."""
@@ -75,7 +77,7 @@ class Look(Protocol):
         ...
 
 
-class TokenView(Dataset[dict[str, Any]]):
+class TokenView(SampleDataset):
     """Tokens as a map-style torch dataset: `ds[i]`, and `ds.__getitems__([...])` a whole batch.
 
     What a sample holds is said at the method of `TokenDataset` that returned it. For a `Loader` or
@@ -94,41 +96,32 @@ class TokenView(Dataset[dict[str, Any]]):
         self.path = look.store.path
         self.split = look.store.split
         self.views: tuple[Part, ...] = look.parts()
-        self._count = look.count
+        self._show_all(look.count)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def _opening(self) -> tuple[Callable[..., SampleDataset], tuple[Any, ...]]:
         return TokenView, (self.look,)
 
-    def __len__(self) -> int:
-        return self._count
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of the manifest: names the exact dataset."""
+        return self.look.store.fingerprint
 
     def __repr__(self) -> str:
         name = type(self.look).__name__.lower()
-        return f"TokenView({str(self.path)!r}, {self.split!r}: {len(self):,} samples, {name})"
+        return f"TokenView({str(self.path)!r}, {self.split!r}: {self._counted}, {name})"
 
-    def __getitem__(self, index: int) -> dict[str, Any]:
-        position = operator.index(index)
-        if not -len(self) <= position < len(self):
-            raise IndexError(f"index {position} is out of range for {len(self)} samples")
-        return self.look.sample(self.__getitems__([position % len(self)]))
+    def _first(self, batch: dict[str, Any]) -> dict[str, Any]:
+        return self.look.sample(batch)
 
-    def __getitems__(self, indices: Sequence[int] | NDArray[Any] | Tensor) -> Batch:
-        """Return a whole batch in one gather.
-
-        Args:
-            indices: [B] integers in -len..len-1, in any order, repeats allowed.
-
-        Raises:
-            IndexError: An index is out of range.
-            FormatError: A shard is not what the manifest promises.
-        """
-        return Batch(gather_batch(self, indices))
+    def stretches(self, indices: NDArray[np.int64]) -> Iterator[NDArray[Any]]:
+        """Yield the parts of maps that a gather of ascending stored indices [B] reads."""
+        return self.look.stretches(indices)
 
     def gather_into(self, indices: NDArray[np.int64], buffers: Mapping[str, NDArray[Any]]) -> None:
         """Copy what belongs to a batch into arrays of the caller.
 
         Args:
-            indices: [B] integers in 0..len-1.
+            indices: [B] stored indices, in 0..span-1.
             buffers: An array for each of `views`, of its layout for these indices, C-contiguous.
         """
         self.look.gather_into(indices, buffers)
@@ -198,6 +191,10 @@ class Labels:
             pieces = (self.store.slices if ragged else self.store.rows)(name, indices)
             concatenate_into(pieces, buffers[name])
             buffers[_lengths(name)][:] = [len(piece) for piece in pieces]
+
+    def stretches(self, indices: NDArray[np.int64]) -> Iterator[NDArray[Any]]:
+        """Yield the parts of maps in which they lie."""
+        return self.store.stretches(self.names, indices)
 
     def show(self, rows: Mapping[str, Tensor]) -> dict[str, list[Any]]:
         """Return B keys as text and B dicts of metadata, in layout packed B lists of them."""

@@ -1,5 +1,6 @@
 """How stored fields appear in samples and batches, and what a `Loader` needs of a dataset."""
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -145,20 +146,24 @@ def span(dataset: Gatherable) -> int:
     return found if isinstance(found, int) else len(dataset)
 
 
-def gather_batch(dataset: Gatherable, indices: Any) -> Mapping[str, Any]:
+def batch_nbytes(parts: Sequence[Part], indices: NDArray[np.int64]) -> int:
+    """Return the bytes that a gather of some samples fills."""
+    layouts = [part.layout(indices) for part in parts]
+    return sum(math.prod(shape) * dtype.itemsize for shape, dtype in layouts)
+
+
+def gather_batch(dataset: Gatherable, indices: NDArray[np.int64]) -> Mapping[str, Any]:
     """Return a batch in memory of its own.
 
     Args:
         dataset: Gathers and shows it.
-        indices: [B] integers in -len..len-1, in any order, repeats allowed.
+        indices: [B] as `gather_into` takes them.
 
     Raises:
-        IndexError: An index is out of range, or they are no list of integers.
         FormatError: A shard is not what the manifest promises.
     """
-    wanted = checked_indices(indices, len(dataset))
-    buffers = {part.name: np.empty(*part.layout(wanted)) for part in dataset.views}
-    dataset.gather_into(wanted, buffers)
+    buffers = {part.name: np.empty(*part.layout(indices)) for part in dataset.views}
+    dataset.gather_into(indices, buffers)
     return dataset.show({name: torch.from_numpy(rows) for name, rows in buffers.items()})
 
 
@@ -178,7 +183,8 @@ def checked_indices(indices: Any, count: int) -> NDArray[np.int64]:
     if given.ndim != 1 or given.dtype.kind not in "iu":
         raise IndexError(f"expected a list of integers, got {given.dtype} {given.shape}")
     wanted = given.astype(np.int64)
-    wanted = np.where(wanted < 0, wanted + count, wanted)
+    if given.dtype.kind == "i":
+        wanted = np.where(wanted < 0, wanted + count, wanted)
     if wanted.min() < 0 or wanted.max() >= count:
         bad = given[(wanted < 0) | (wanted >= count)][0]
         raise IndexError(f"index {bad} is out of range for {count} samples")

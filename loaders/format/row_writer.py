@@ -8,7 +8,8 @@ import numpy as np
 from google_crc32c import extend
 from numpy.typing import NDArray
 
-from loaders.format.files import CHECKSUM_BLOCK, checksum, write_all
+from loaders.format.crc32c import with_other_start
+from loaders.format.files import CHECKSUM_BLOCK, write_all
 
 _SMALL_ROW: Final = 1 << 16
 """Bytes of a row below which rows are gathered to a block before they are written."""
@@ -113,8 +114,9 @@ class RowWriter:
             write_all(descriptor, prefix)
         os.fsync(descriptor)
         self._file.close()
-        same = prefix == self._prefix
-        self.crc32c = f"{self._value:08x}" if same else checksum(self.path)
+        rest = self._written - len(prefix)
+        self._value = with_other_start(self._value, self._prefix, prefix, rest)
+        self.crc32c = f"{self._value:08x}"
         return self._written
 
     def discard(self) -> None:

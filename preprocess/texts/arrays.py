@@ -1,4 +1,10 @@
-"""Arrow arrays of strings: made from bytes, looked over, turned into JSON."""
+"""Arrow arrays of strings: made from bytes, looked over, turned into JSON.
+
+# NOTE [ Arrays without pandas ]
+`pyarrow.array` imports pandas, where it is installed, to ask whether it was given something of it;
+so does `to_numpy`. That is a quarter of a second and 20 MB of a command that has no use for it. So
+what every run needs is made of buffers.
+"""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -12,9 +18,22 @@ if TYPE_CHECKING:
 
 def make_texts(texts: Sequence[str]) -> "pa.LargeStringArray":
     """Return strings, none of which holds a lone surrogate, as an array."""
+    encoded = [text.encode() for text in texts]
+    offsets = np.zeros(len(encoded) + 1, np.int64)
+    np.cumsum(np.fromiter(map(len, encoded), np.int64, len(encoded)), out=offsets[1:])
+    return texts_from_buffers(offsets, b"".join(encoded))
+
+
+def chosen_texts(
+    texts: "pa.LargeStringArray", positions: "NDArray[np.int64]"
+) -> "pa.LargeStringArray":
+    """Return the texts at some positions."""
     import pyarrow as pa
 
-    return pa.array(texts, pa.large_string())
+    indices = pa.Int64Array.from_buffers(
+        pa.int64(), len(positions), [None, pa.py_buffer(np.ascontiguousarray(positions, np.int64))]
+    )
+    return texts.take(indices)
 
 
 def texts_from_buffers(
@@ -30,6 +49,15 @@ def texts_from_buffers(
 
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
     return pa.LargeStringArray.from_buffers(len(offsets) - 1, *buffers[1:])
+
+
+def truths_of(array: "pa.BooleanArray") -> "NDArray[np.bool_]":
+    """Return [N] truth values without nulls as NumPy has them."""
+    if not len(array):
+        return np.zeros(0, np.bool_)
+    bits = np.frombuffer(array.buffers()[1], np.uint8)
+    last = array.offset + len(array)
+    return np.unpackbits(bits, bitorder="little", count=last)[array.offset :].view(np.bool_)
 
 
 def valid_utf8(data: bytes) -> bool:

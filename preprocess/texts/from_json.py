@@ -112,10 +112,10 @@ def _read_fast(block: Block, lines: Lines, options: TextOptions) -> Documents | 
     if options.metadata_keys and metadata is None:
         return None
     return Documents(
-        texts=_large(texts),
+        texts=texts,
         places=lines.starts + block.offset,
         lines=LineNumbers(block.first_line, lines.numbers),
-        pairs=None if pairs is None else _large(pairs),
+        pairs=pairs,
         metadata=metadata,
     )
 
@@ -132,14 +132,15 @@ def _types(first: bytes, options: TextOptions) -> dict[tuple[str, ...], Any] | N
     import pyarrow as pa
 
     keys = [options.text_key, *([] if options.pair_key is None else [options.pair_key])]
-    types = dict.fromkeys(map(_path, keys), pa.string())
+    types = dict.fromkeys(map(_path, keys), pa.large_string())
     if not options.metadata_keys:
         return types
     try:
         record = json.loads(first)
     except (ValueError, RecursionError):
         return None
-    known = {str: pa.string(), type(None): pa.string(), int: pa.int64(), bool: pa.bool_()}
+    strings = pa.large_string()
+    known = {str: strings, type(None): strings, int: pa.int64(), bool: pa.bool_()}
     for key in options.metadata_keys:
         value = record
         for name in _path(key):
@@ -192,14 +193,10 @@ def _parse(data: bytes, schema: "pa.Schema") -> "pa.Table":
 def _column(table: "pa.Table", path: Sequence[str]) -> Any:
     import pyarrow.compute as pc
 
-    column = table.column(path[0]).combine_chunks()
+    chunks = table.column(path[0])
+    # Arrow copies even what is one chunk already.
+    column = chunks.chunk(0) if chunks.num_chunks == 1 else chunks.combine_chunks()
     return pc.struct_field(column, list(path[1:])) if len(path) > 1 else column
-
-
-def _large(column: Any) -> "pa.LargeStringArray":
-    import pyarrow as pa
-
-    return column.cast(pa.large_string())
 
 
 def _metadata(columns: Mapping[tuple[str, ...], Any], options: TextOptions) -> Any:
@@ -208,8 +205,8 @@ def _metadata(columns: Mapping[tuple[str, ...], Any], options: TextOptions) -> A
     values = []
     for key in options.metadata_keys:
         column = columns[_path(key)]
-        if pa.types.is_string(column.type):
-            values.append(json_of_strings(_large(column)))
+        if pa.types.is_large_string(column.type):
+            values.append(json_of_strings(column))
         else:
             values.append(json_of_numbers(column))
     if any(value is None for value in values):

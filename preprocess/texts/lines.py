@@ -27,6 +27,9 @@ _SEGMENT_NBYTES: Final = RANGE_NBYTES
 """Newlines are counted, and their number kept, for so many bytes at a time: a range begins with
 one, so that what lies before a block of it has been counted but for less than a range."""
 
+_SOON_NBYTES: Final = 1 << 16
+"""A chunk of a file is read so much further to its last line's end: most lines end before."""
+
 _NEWLINE: Final = 10
 _RETURN: Final = 13
 
@@ -126,8 +129,9 @@ def _whole_lines(chunks: Iterator[bytes], most: int) -> Iterator[tuple[bytes, in
             chunk, dropped = chunk[end:], 0  # noqa: PLW2901
         cut = chunk.rfind(b"\n") + 1
         if cut:
-            # A view: a copy of all that is cut would cost a tenth of the whole reading.
-            yield b"".join((*waiting, memoryview(chunk)[:cut])), 0
+            # A chunk that ends with a line is not copied, and of others only once, through a view.
+            whole = chunk if cut == len(chunk) else memoryview(chunk)[:cut]
+            yield b"".join((*waiting, whole)), 0
             waiting = [chunk[cut:]] if cut < len(chunk) else []
             held = len(chunk) - cut
         else:
@@ -172,11 +176,17 @@ def _first_start(file: IO[bytes], item: Item) -> int | None:
 
 
 def _range_chunks(file: IO[bytes], offset: int, stop: int | None) -> Iterator[bytes]:
-    """Yield the bytes from `offset` to the end of the line that holds the last of the range."""
+    """Yield the bytes from `offset` to the end of the line that holds the last of the range.
+
+    Each chunk ends with a line where the line ends soon: then nothing has to be put together.
+    """
     last = b"\n"
     while stop is None or offset < stop:
-        size = BLOCK_NBYTES if stop is None else min(BLOCK_NBYTES, stop - offset)
-        if not (data := file.read(size)):
+        target = offset + BLOCK_NBYTES if stop is None else min(offset + BLOCK_NBYTES, stop)
+        file.seek(target - 1)
+        target += max(0, file.read(_SOON_NBYTES).find(b"\n"))
+        file.seek(offset)
+        if not (data := file.read(target - offset)):
             return
         yield data
         offset += len(data)

@@ -57,15 +57,13 @@ def _without_keys(
     found: Iterator[Documents], item: Item, options: TextOptions
 ) -> Iterator[Documents]:
     """Give plain text what the options ask of every document, as far as it can have it."""
-    import pyarrow as pa
-
     if options.json_values or options.pair_key is not None:
         wanted = options.text_key if options.json_values else options.pair_key
         raise SampleError(item.key, f"plain text, which has no key {wanted!r}")
     nothing = dump_json(dict.fromkeys(options.metadata_keys))
     for documents in found:
         if options.metadata_keys:
-            values = pa.array([nothing] * len(documents.texts), pa.large_string())
+            values = make_texts([nothing] * len(documents.texts))
             yield replace(documents, metadata=values)
         else:
             yield documents

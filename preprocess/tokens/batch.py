@@ -99,14 +99,12 @@ class Batch:
 
 def gather_pieces(pieces: Sequence[Piece]) -> Batch:
     """Put the documents of some pieces together, in order."""
-    import pyarrow as pa
-
     ends = np.cumsum([len(piece.documents.texts) for piece in pieces], dtype=np.int64)
     return Batch(
         keys=[key for piece in pieces for key in _keys(piece)],
         names=Names(tuple(pieces), ends, np.arange(ends[-1])),
         places=np.concatenate([_places(piece) for piece in pieces]),
-        texts=pa.concat_arrays([piece.documents.texts for piece in pieces]),
+        texts=_joined([piece.documents.texts for piece in pieces]),
         pairs=_joined([piece.documents.pairs for piece in pieces]),
         metadata=_joined([piece.documents.metadata for piece in pieces]),
     )
@@ -138,6 +136,8 @@ def _joined(columns: Sequence["pa.LargeStringArray | None"]) -> Any:
     found = [column for column in columns if column is not None]
     if found and len(found) != len(columns):
         raise ValueError("some documents have a column that others lack")
+    if len(found) == 1:
+        return found[0]  # Arrow copies even one
     return pa.concat_arrays(found) if found else None
 
 

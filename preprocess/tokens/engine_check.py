@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from preprocess.errors import SourceError
+from preprocess.texts.arrays import chosen_texts
 from preprocess.tokens.engine_torture import torture
 from preprocess.tokens.engines import ENGINES, Engine, EngineError, open_engine
 from preprocess.tokens.tokenizer import TextTokenizer
@@ -125,15 +126,13 @@ def differing(
     Returns:
         Those of `positions` whose ids differ.
     """
-    import pyarrow as pa
-
     if not len(positions):
         return []
     ids, counts = encoded
     starts = np.cumsum(counts) - counts
     chosen = [ids[starts[i] : starts[i] + counts[i]] for i in positions]
     lengths = counts[positions]
-    again = reference.encode(texts.take(pa.array(positions, pa.int64())))
+    again = reference.encode(chosen_texts(texts, positions))
     unequal = _unequal((np.concatenate(chosen), lengths), again)
     return [int(positions[i]) for i in unequal]
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from preprocess.errors import SourceError
+from preprocess.texts.arrays import truths_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,7 +34,7 @@ def contains_any(texts: "pa.LargeStringArray", needles: Iterable[str]) -> "NDArr
     found = np.zeros(len(texts), np.bool_)
     for alternatives in groups.values():
         matches = pc.match_substring_regex(texts, "|".join(alternatives))
-        found |= matches.to_numpy(zero_copy_only=False)
+        found |= truths_of(matches)
     return found
 
 

@@ -4,6 +4,7 @@ import hashlib
 import unicodedata
 from typing import TYPE_CHECKING, Final
 
+from preprocess.texts.arrays import make_texts
 from preprocess.tokens.tokenizer import TextTokenizer
 
 if TYPE_CHECKING:
@@ -119,9 +120,7 @@ def torture(tokenizer: TextTokenizer) -> "pa.LargeStringArray":
     Returns:
         Some thousand strings, about 1.5 MB.
     """
-    import pyarrow as pa
-
-    return pa.array([*_common(), *_own(tokenizer)], pa.large_string())
+    return make_texts([*_common(), *_own(tokenizer)])
 
 
 def _common() -> "Iterator[str]":

@@ -9,11 +9,12 @@ from contextlib import contextmanager
 from functools import lru_cache
 from importlib.metadata import version
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 
 from preprocess.errors import SourceError
+from preprocess.texts.arrays import chosen_texts
 from preprocess.tokens.engine_packages import LOADERS
 from preprocess.tokens.engine_specials import contains_any
 from preprocess.tokens.tokenizer import TextTokenizer
@@ -140,7 +141,7 @@ class FastEngine:
             found = np.flatnonzero(ids == np.uint32(number))
             known = np.unique(np.searchsorted(ends, found, side="right"))
             if len(known) and not self._late:
-                known = known[contains_any(texts.take(_indices(known)), (text,))]
+                known = known[contains_any(chosen_texts(texts, known), (text,))]
             hits[known] = True
         return hits
 
@@ -151,15 +152,17 @@ class FastEngine:
         counts: "NDArray[np.int64]",
         hits: "NDArray[np.bool_]",
     ) -> "Encoded":
-        kept = ids[~np.repeat(hits, counts)]
-        others, lengths = self._reference.encode(texts.take(_indices(np.flatnonzero(hits))))
+        which = np.flatnonzero(hits)
+        ends = np.cumsum(counts)
+        others, lengths = self._reference.encode(chosen_texts(texts, which))
+        mended = np.split(others, np.cumsum(lengths)[:-1])
+        parts, kept = [], 0
+        for number, again in zip(which.tolist(), mended, strict=True):
+            parts += [ids[kept : ends[number] - counts[number]], again]
+            kept = ends[number]
         counts = counts.copy()
-        counts[hits] = lengths
-        inside = np.repeat(hits, counts)
-        ids = np.empty(len(inside), np.uint32)
-        ids[inside] = others
-        ids[~inside] = kept
-        return ids, counts
+        counts[which] = lengths
+        return np.concatenate([*parts, ids[kept:]]), counts
 
 
 def _slices(texts: "pa.LargeStringArray") -> "Iterator[pa.LargeStringArray]":
@@ -171,12 +174,6 @@ def _slices(texts: "pa.LargeStringArray") -> "Iterator[pa.LargeStringArray]":
         last = max(first + 1, int(np.searchsorted(bounds, limit, side="right")) - 1)
         yield texts.slice(first, last - first)
         first = last
-
-
-def _indices(positions: "NDArray[np.int64]") -> Any:
-    import pyarrow as pa
-
-    return pa.array(positions, pa.int64())
 
 
 def _ranges(numbers: set[int]) -> list[tuple[int, int]]:

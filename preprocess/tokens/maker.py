@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from preprocess.errors import SampleError
 from preprocess.recipe import Ragged, Rows
 from preprocess.sources import Item
+from preprocess.texts.arrays import make_texts
 from preprocess.texts.lines import no_documents
 from preprocess.texts.options import TextOptions
 from preprocess.texts.read import read_documents
@@ -197,14 +198,12 @@ class TokenMaker:
         self, chat: ChatTemplate, texts: "pa.LargeStringArray"
     ) -> tuple[Encoded, int, dict[int, str]]:
         """Return ids and masks, documents that the reference has encoded, and those refused."""
-        import pyarrow as pa
-
         audit = 0
 
         def encode(rendered: list[str]) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
             nonlocal audit
             places = np.arange(len(rendered), dtype=np.int64)
-            ids, counts, more = self._audited(pa.array(rendered, pa.large_string()), places)
+            ids, counts, more = self._audited(make_texts(rendered), places)
             audit += more
             return ids, counts
 

@@ -79,6 +79,7 @@ def check_ids(ids: NDArray[Any], dtype: np.dtype[Any], name: str) -> None:
     if not len(ids):
         return
     limits = np.iinfo(dtype)
-    for value in (int(ids.max()), int(ids.min())):
+    ends = [ids.max()] if np.iinfo(ids.dtype).min == limits.min == 0 else [ids.max(), ids.min()]
+    for value in map(int, ends):
         if not limits.min <= value <= limits.max:
             raise ValueError(f"{name}: id {value} does not fit {dtype} (up to {limits.max})")

@@ -8,6 +8,7 @@ import pytest
 
 from tests.benchmarks import (
     blocks_rate,
+    cold_rate,
     gather_rate,
     inputs,
     kernel_rate,
@@ -203,3 +204,10 @@ def test_a_benchmark_runs_from_the_command_line(name: str) -> None:
     command = [sys.executable, "-m", f"tests.benchmarks.{name}", "--help"]
     shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert "usage" in shown
+
+
+def test_cold_rate_measures_every_contender_from_forgotten_files(tmp_path: Path) -> None:
+    dataset = gather_rate.prepare(tmp_path, 8, 500_000)
+    runs, count = cold_rate.measure(dataset, batch_size=3, window=4, rounds=1)
+    assert len(runs) == 6
+    show(report("tiny", runs, count=count, unit="images", reference="sequential read"))

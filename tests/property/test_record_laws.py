@@ -6,12 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from google_crc32c import value
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from loaders.errors import FormatError
 from loaders.format.columns import open_column
 from loaders.format.containers import CONTAINERS
+from loaders.format.crc32c import with_other_start
 from loaders.format.fields import FieldSpec
 from loaders.format.records import RECORD_DTYPES, RecordPart, pack_record, record_dtype
 from loaders.format.row_writer import RowWriter
@@ -204,3 +206,12 @@ def test_a_run_of_several_shards_gives_every_record_back(
     assert found == b"".join(recipe.records(data).tobytes() for data in good)
     assert manifest.version == 3
     assert check_dataset(out, full=True).problems == ()
+
+
+@given(st.binary(max_size=40), st.integers(0, 2**32 - 1), st.binary(max_size=5_000))
+def test_a_checksum_follows_when_the_first_bytes_change(
+    start: bytes, mask: int, rest: bytes
+) -> None:
+    other = bytes(byte ^ (mask >> index % 4 * 8) & 255 for index, byte in enumerate(start))
+    whole = value(start + rest)
+    assert with_other_start(whole, start, other, len(rest)) == value(other + rest)

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from preprocess.errors import SampleError
 from preprocess.sources import Item
+from preprocess.texts import lines as text_lines
 from preprocess.texts.documents import Documents
 from preprocess.texts.from_json import _read_exactly, _read_fast
 from preprocess.texts.lines import Block, find_lines
@@ -122,26 +123,46 @@ def read(data: bytes, name: str, options: TextOptions, cuts: list[int] | None = 
         return texts, errors
 
 
+def read_in_chunks(
+    data: bytes, name: str, options: TextOptions, cuts: list[int], sizes: tuple[int, int]
+) -> Any:
+    """Read ranges of a file in chunks of so many bytes, to a line end that is so near."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(text_lines, "BLOCK_NBYTES", sizes[0])
+        patch.setattr(text_lines, "_SOON_NBYTES", sizes[1])
+        return read(data, name, options, cuts)
+
+
+CHUNKS = st.tuples(st.sampled_from([1, 5, 40, 1 << 22]), st.sampled_from([1, 4, 1 << 16]))
+
+
 @settings(max_examples=80)
-@given(json_lines(), st.lists(st.integers(0, 200), max_size=5))
-def test_cutting_a_file_of_json_lines_changes_nothing(data: bytes, cuts: list[int]) -> None:
+@given(json_lines(), st.lists(st.integers(0, 200), max_size=5), CHUNKS)
+def test_cutting_a_file_of_json_lines_changes_nothing(
+    data: bytes, cuts: list[int], sizes: tuple[int, int]
+) -> None:
+    # Only the first range can tell one value over many lines; here it has a line to tell it by.
+    text = data.removeprefix(b"\xef\xbb\xbf").strip(b"\r\n")
+    assume(not cuts or max(1, min(cuts)) > data.find(text))
     options = TextOptions()
-    assert read(data, "a.jsonl", options, cuts) == read(data, "a.jsonl", options)
+    found = read_in_chunks(data, "a.jsonl", options, cuts, sizes)
+    assert found == read(data, "a.jsonl", options)
 
 
 @settings(max_examples=150)
 @given(
     st.lists(st.sampled_from([b"\n", b"\r\n", b"\r", b"a", b"\xc3\xa9", b"\xff", b"xyz", b" "])),
     st.lists(st.integers(0, 60), max_size=5),
+    CHUNKS,
     st.sampled_from(["refuse", "replace"]),
 )
 def test_cutting_a_file_of_lines_changes_nothing_and_the_lines_are_those_of_split(
-    pieces: list[bytes], cuts: list[int], errors: str
+    pieces: list[bytes], cuts: list[int], sizes: tuple[int, int], errors: str
 ) -> None:
     data = b"".join(pieces)
     options = TextOptions(lines=True, errors=errors)
     whole = read(data, "a.txt", options)
-    assert read(data, "a.txt", options, cuts) == whole
+    assert read_in_chunks(data, "a.txt", options, cuts, sizes) == whole
     *full, last = data.removeprefix(b"\xef\xbb\xbf").split(b"\n")
     lines = [line.removesuffix(b"\r") for line in full] + [last]
     expected = [line.decode(errors="replace") for line in lines if line]
@@ -216,3 +237,14 @@ def test_csv_is_read_as_the_strict_reader_of_python_does_or_refused_wherever_it_
     found = read(data, "a.csv", TextOptions(text_key="t"))
     assert [t for t, _ in found[0]] == [row[0] for row in rows[1:] if len(row) == 1]
     assert len(found[1]) == sum(len(row) > 1 for row in rows[1:])
+
+
+@given(st.lists(st.sampled_from([0, 1, 2, 40, 700, 3_000]), max_size=12), st.booleans())
+def test_lines_are_found_whether_they_are_few_or_many(lengths: list[int], returns: bool) -> None:
+    end = b"\r\n" if returns else b"\n"
+    data = b"".join(b"x" * length + end for length in lengths) + b"last"
+    lines = find_lines(data)
+    found = [data[a:b] for a, b in zip(lines.starts.tolist(), lines.stops.tolist(), strict=True)]
+    expected = [line.removesuffix(b"\r") for line in data.split(b"\n")]
+    assert found == [line for line in expected if line]
+    assert lines.numbers.tolist() == [number for number, line in enumerate(expected) if line]

@@ -20,6 +20,7 @@ from loaders import (
     TableDataset,
     TableEncoder,
     TokenDataset,
+    Weighted,
     estimate_residency,
     open_dataset,
     open_table,
@@ -53,6 +54,21 @@ def train(out: str, backbone: nn.Module) -> float:
     mean: tuple[float, ...] | None = ds.mean
     print(len(plain), len(classes), mean)
     return float(loss)
+
+
+def train_on_some(out: str, scores: torch.Tensor) -> int:
+    ds: ShardDataset = open_dataset(out, split="train", size=512)
+    pets: ShardDataset = ds.subset("class", ["cat", "dog"]).select(range(1000))
+    hard: ShardDataset = ds.select(scores > 0.5)
+    cats: ShardDataset = ds.select(label="cat")
+    rows: TableDataset = open_table("rides").subset("city", "Rome").select([4, 2, -1])
+    balanced = Weighted(hard, "balanced", num_samples=10_000)
+    by_score = Weighted(ds, weights=scores)
+    mixed = Loader(Mix({pets: 1, balanced: 2}), batch_size=8)
+    blocks = Loader(ds, batch_size=64, shuffle="block", window=8192)
+    counted: list[int] = cats.read_labels().tolist()
+    loaders = [mixed, blocks, Loader(by_score, 4), Loader(rows, 4, shuffle="global")]
+    return sum(len(loader) for loader in loaders) + len(counted)
 
 
 def train_resident(out: str, backbone: nn.Module) -> float:

@@ -28,7 +28,7 @@ def write(folder: Path, row_nbytes: int, counts: list[int]) -> list[NDArray[np.u
 def join(folder: Path, row_nbytes: int, counts: list[int]) -> tuple[JoinedMap, NDArray[np.uint8]]:
     """Map all files; give the one array too."""
     sizes = [HEADER + count * row_nbytes for count in counts]
-    joined = JoinedMap(row_nbytes, sizes, "data")
+    joined = JoinedMap(row_nbytes, max(sizes), len(sizes), "data")
     for number, nbytes in enumerate(sizes):
         map_file(folder / str(number), nbytes, joined.place(number))
     return joined, joined.rows(HEADER, (len(counts) - 1) * joined.step + counts[-1])
@@ -82,7 +82,7 @@ def test_nothing_stays_mapped_when_the_last_array_is_gone(tmp_path: Path) -> Non
 
 def test_a_file_of_another_size_is_refused_before_it_is_mapped(tmp_path: Path) -> None:
     write(tmp_path, 10, [4])
-    joined = JoinedMap(10, [HEADER + 40], "data")
+    joined = JoinedMap(10, HEADER + 40, 1, "data")
     with (tmp_path / "0").open("ab") as file:
         file.write(b"x")
     with pytest.raises(FormatError, match="169 bytes, manifest says 168"):
@@ -91,4 +91,4 @@ def test_a_file_of_another_size_is_refused_before_it_is_mapped(tmp_path: Path) -
 
 def test_addresses_that_are_not_free_are_refused_by_name() -> None:
     with pytest.raises(ShardsError, match=r"^data: no .* bytes of addresses are free: .*ulimit -v"):
-        JoinedMap(4096, [1 << 46] * 4, "data")
+        JoinedMap(4096, 1 << 46, 4, "data")

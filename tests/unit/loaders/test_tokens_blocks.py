@@ -1,3 +1,4 @@
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -104,3 +105,14 @@ def test_windows_that_are_kept_are_never_overwritten_and_memory_goes_round(tmp_p
         assert batch["y"][0].tolist() == tokens[first + 1 : first + size + 1]
     places = [batch["x"].data_ptr() for batch in loader]
     assert len(set(places)) < count
+
+
+def test_a_batch_that_was_handed_out_is_held_by_nobody_but_the_loop(tmp_path: Path) -> None:
+    data = open_tokens(write_stream(tmp_path, [[list(range(400))]])).blocks(4)
+    batches = iter(Loader(data, 4, shuffle=False))
+    first = next(batches)
+    following = [next(batches) for _ in range(3)]  # all of them were gathered in one go
+    held = weakref.ref(first["x"])
+    del first
+    assert held() is None
+    assert len(following) == 3

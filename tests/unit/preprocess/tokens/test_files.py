@@ -290,7 +290,7 @@ KILLED = """
 import sys
 from pathlib import Path
 from tests.crash.bomb import KILLED, arm, in_child
-from tests.unit.preprocess.test_token_files import part, to_llmc, to_megatron, to_nanogpt
+from tests.unit.preprocess.tokens.test_files import part, to_llmc, to_megatron, to_nanogpt
 out, export = Path(sys.argv[1]), globals()[sys.argv[2]]
 parts = [part([1, 2], []), part([3, 4, 5])]
 def stopped():
