@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 
 from loaders.errors import FormatError, SelectionError
 from loaders.field_rows import FieldRows
-from loaders.format.containers import CONTAINERS
-from loaders.format.files import MANIFEST
 from loaders.format.promised import expect_sizes
 from loaders.format.spec import (
     Manifest,
@@ -98,8 +96,6 @@ class ShardDataset(SampleDataset):
             )
         self._size = size
         self._spec = self.manifest.splits[split]
-        self._container = CONTAINERS[self.manifest.container]
-        self._check_sizes()
         expect_sizes(path, self.manifest, split)
         self.views = _VIEWS[self.manifest.kind](self._spec, size, str(path))
         names = {view.name: view.field.name for view in self.views}
@@ -107,23 +103,6 @@ class ShardDataset(SampleDataset):
             n: FieldRows(path, self.manifest, split, f, verify=verify) for n, f in names.items()
         }
         self._show_all(self._spec.count)
-
-    def _check_sizes(self) -> None:
-        """Refuse a manifest whose file sizes do not follow from its shapes and counts."""
-        spec = self._spec
-        for column, rows in spec.columns():
-            sizes = {
-                count: self._container.shard_nbytes(column, count, spec.capacity)
-                for count in set(rows)
-            }
-            files = spec.files[column.name]
-            for index, (count, nbytes) in enumerate(zip(rows, files.nbytes, strict=True)):
-                expected = sizes[count] if spec.counts[index] else 0
-                if nbytes != expected:
-                    raise FormatError(
-                        f"{self.path / MANIFEST}: {self.split} shard {index} column {column.name}: "
-                        f"{nbytes} bytes, {count} rows need {expected}"
-                    )
 
     def _opening(self) -> tuple[Callable[..., SampleDataset], tuple[Any, ...]]:
         return partial(ShardDataset, verify=self.verify), (self.path, self.split, self._size)

@@ -9,7 +9,7 @@ from typing import Final
 
 from loaders.errors import ChecksumError, FormatError, MissingShardError, ShardsError
 from loaders.format.containers import CONTAINERS
-from loaders.format.files import checksum
+from loaders.format.files import MANIFEST, checksum
 from loaders.format.spec import Manifest
 
 REMEDY: Final = 'copy it again, or make it again with "prep repair"'
@@ -69,14 +69,33 @@ def size_error(file: PromisedFile) -> ShardsError | None:
 def expect_sizes(root: Path, manifest: Manifest, split: str) -> None:
     """Refuse a split of which a file is missing, cut or extended; nothing is opened.
 
+    So no shape that a manifest states makes a reader take more memory than files have bytes.
+
     Raises:
         MissingShardError: A file is not there.
-        FormatError: It has another size, or is no file.
+        FormatError: It has another size than promised, or than shapes and counts need, or is no
+            file.
     """
+    _expect_agreement(root, manifest, split)
     for file in promised_files(root, manifest, split):
         error = size_error(file)
         if error is not None:
             raise error
+
+
+def _expect_agreement(root: Path, manifest: Manifest, split: str) -> None:
+    """Refuse a manifest whose file sizes do not follow from its shapes and counts."""
+    spec, container = manifest.splits[split], CONTAINERS[manifest.container]
+    for column, rows in spec.columns():
+        sizes = {n: container.shard_nbytes(column, n, spec.capacity) for n in set(rows)}
+        files = spec.files[column.name]
+        for index, (count, nbytes) in enumerate(zip(rows, files.nbytes, strict=True)):
+            expected = sizes[count] if spec.counts[index] else 0
+            if nbytes != expected:
+                raise FormatError(
+                    f"{root / MANIFEST}: {split} shard {index} column {column.name}: "
+                    f"{nbytes} bytes, {count} rows need {expected}"
+                )
 
 
 def expect_checksum(path: Path, promised: str) -> None:
