@@ -43,12 +43,12 @@ def read_table(root: Path) -> tuple[Manifest, TableSchema]:
 
 
 def checked_record(
-    root: Path, manifest: Manifest, schema: TableSchema, split: str
+    root: Path, split: str, manifest: Manifest, schema: TableSchema
 ) -> tuple[RecordPart, ...]:
-    """Return the parts of the records of a split.
+    """Return the parts of the records of a split, as they are stored.
 
     Raises:
-        FormatError: They are not the columns of the schema.
+        FormatError: They are not those of the schema.
     """
     fields = {field.name: field for field in manifest.splits[split].fields}
     record = fields[RECORD].record if RECORD in fields else None
@@ -84,3 +84,17 @@ def read_vocabulary(root: Path, manifest: Manifest, spec: ColumnSpec) -> tuple[s
         f"{spec.values} different strings",
     )
     return tuple(values)
+
+
+def read_classes(root: Path, manifest: Manifest, target: ColumnSpec | None) -> tuple[str, ...]:
+    """Read the classes of a target; () where it has none, or there is none.
+
+    Raises:
+        MissingShardError: The file is not there.
+        FormatError: It is not what manifest and schema promise.
+    """
+    if target is None:
+        return ()
+    if target.kind == "boolean":
+        return ("false", "true")
+    return read_vocabulary(root, manifest, target)

@@ -193,9 +193,10 @@ def _at(position: int, value: Any, convert: Callable[[Any], Any]) -> Any:
 
 def _integer(value: Any) -> int:
     if isinstance(value, str):
-        if _INTEGER.fullmatch(value.strip()) is None:
+        if _INTEGER.fullmatch(value.strip()) is not None:
+            return int(value)
+        if _FLOAT.fullmatch(value.strip()) is None:
             raise ValueError("is no whole number")
-        return int(value)
     if isinstance(value, time):
         seconds = (value.hour * 60 + value.minute) * 60 + value.second
         return seconds * 10**6 + value.microsecond
@@ -264,6 +265,8 @@ def _number(value: Any) -> Decimal:
         return value
     if isinstance(value, Integral | np.bool_):
         return Decimal(int(value))
+    if isinstance(value, np.float32 | np.float16):
+        return Decimal(str(value))  # the shortest text that gives it, not what float64 adds
     if isinstance(value, Real):
         return Decimal(repr(float(value)))
     raise TypeError("is no number")

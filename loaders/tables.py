@@ -15,21 +15,15 @@ from torch import Tensor
 from loaders.errors import SelectionError
 from loaders.field_rows import FieldRows
 from loaders.format.promised import expect_sizes
-from loaders.format.table_schema import ColumnSpec
 from loaders.format.table_statistics import ColumnStatistics
 from loaders.record_rows import RECORD, RecordPart
 from loaders.samples import CLASS, Batch, SampleDataset
-from loaders.table_files import checked_record, read_table, read_vocabulary
+from loaders.table_columns import TARGET, sort_columns
+from loaders.table_files import checked_record, read_classes, read_table, read_vocabulary
+from loaders.table_lists import list_entries, open_lists
 from loaders.table_numbers import Numeric, moments
 from loaders.table_texts import open_texts
-from loaders.table_views import (
-    TARGET,
-    Codes,
-    check_codes,
-    record_places,
-    sort_columns,
-    table_entries,
-)
+from loaders.table_views import Codes, check_codes, record_places, table_entries
 from loaders.token_store import LENGTH
 from loaders.views import Part, Take, fresh
 
@@ -91,8 +85,11 @@ class TableDataset(SampleDataset):
     - "tokens": int64 [L] or [B, L], ids of the column of texts, and "length", an int or int64 [B],
       how many of them there are, 0 where the text is missing; L is the longest of the batch, filled
       up with the tokenizer's padding, else its end-of-text token, else 0.
-    - each vector column under its own name: float32 [length] or [B, length], or codes as in
-      "categorical".
+    - each column of lists under its own name: float32 [L] or [B, L], or codes as in "categorical".
+      Where lists have several lengths, L is the longest of all, or, of ragged ones, of the batch;
+      what a list lacks to it is missing, NaN or 0; and how many values each has is an entry called
+      like the column with "_length" behind it (see `length_names`), an int or int64 [B], -1 where
+      the list is missing.
 
     Records travel to a device as the bytes they are stored as, and become columns there. All that
     it returns is private memory. Pickles as its path and options, so worker processes open their
@@ -109,7 +106,8 @@ class TableDataset(SampleDataset):
         views: The arrays of a batch, for `Loader`: one.
         numeric_names: Columns of "numeric", in its order.
         categorical_names: Columns of "categorical", in its order.
-        vector_names: Columns that are entries of their own.
+        vector_names: Columns of lists, which are entries of their own.
+        length_names: Column of lists of several lengths -> the entry of how many values each has.
         target_name: The column to predict; None without one.
         classes: Names of the target's classes; () where it has none.
     """
@@ -135,7 +133,7 @@ class TableDataset(SampleDataset):
         if split not in self.manifest.splits:
             stored = ", ".join(self.manifest.splits)
             raise SelectionError(f"{path}: no split {split!r}; stored are {stored}: give split=...")
-        record = checked_record(path, self.manifest, self.schema, split)
+        record = checked_record(path, split, self.manifest, self.schema)
         expect_sizes(path, self.manifest, split)
         self._rows = FieldRows(path, self.manifest, split, RECORD, verify=verify)
         self._show_all(self.manifest.splits[split].count)
@@ -144,20 +142,17 @@ class TableDataset(SampleDataset):
         self._record = record
         self._entries = table_entries(self.schema, columns, numeric, codes=codes, record=record)
         self._texts = open_texts(path, split, self.manifest, columns.vectors, verify=verify)
-        self.views: tuple[Part, ...] = (RecordPart(self._rows.row_nbytes), *self._texts.parts())
+        lists = list_entries(self.schema, codes)
+        self._lists = open_lists(path, split, self.manifest, lists, verify=verify)
+        beside = (*self._texts.parts(), *self._lists.parts())
+        self.views: tuple[Part, ...] = (RecordPart(self._rows.row_nbytes), *beside)
         self._categorical = columns.categorical
         self.numeric_names = tuple(spec.name for spec in columns.numeric)
         self.categorical_names = tuple(spec.name for spec in columns.categorical)
         self.vector_names = tuple(spec.name for spec in columns.vectors)
+        self.length_names = self.schema.length_names
         self.target_name = None if columns.target is None else columns.target.name
-        self.classes = self._read_classes(columns.target)
-
-    def _read_classes(self, target: ColumnSpec | None) -> tuple[str, ...]:
-        if target is None:
-            return ()
-        if target.kind == "boolean":
-            return ("false", "true")
-        return read_vocabulary(self.path, self.manifest, target)
+        self.classes = read_classes(path, self.manifest, columns.target)
 
     def _opening(self) -> tuple[Callable[..., SampleDataset], tuple[Any, ...]]:
         opening = partial(TableDataset, verify=self.verify)
@@ -209,7 +204,10 @@ class TableDataset(SampleDataset):
         if self.numeric == "standardized":
             columns += [(name, moments(self.schema.column(name))) for name in self.numeric_names]
         columns += [
-            (s.name, s.kind, s.role, s.dtype, s.length, s.offset, s.exponent, s.nullable, s.buckets)
+            (
+                *(s.name, s.kind, s.role, s.dtype, s.length, s.layout),
+                *(s.offset, s.exponent, s.nullable, s.buckets),
+            )
             for s in self.schema.columns
         ]
         paths = {s.name: s.vocabulary for s in self.schema.columns if s.vocabulary is not None}
@@ -233,8 +231,9 @@ class TableDataset(SampleDataset):
         is_class = sample.get(TARGET, torch.empty(0)).dtype == torch.int64
         if is_class and sample[TARGET].ndim == 0:
             sample[TARGET] = sample[TARGET].item()
-        if self._texts.padded is not None:
-            sample[LENGTH] = sample[LENGTH].item()
+        counts = [LENGTH] if self._texts.padded is not None else []
+        for name in (*counts, *self.length_names.values()):
+            sample[name] = sample[name].item()
         return sample
 
     def _codes(self, field: str) -> tuple[NDArray[Any], Mapping[str, int]]:
@@ -257,24 +256,27 @@ class TableDataset(SampleDataset):
         Args:
             indices: [B] stored indices, in 0..span-1.
             buffers: "record" -> [B, itemsize] uint8, C-contiguous; with texts "tokens" and
-                "length", as `views` say.
+                "length", with ragged lists "list_0000" and so on, as `views` say.
         """
         self._rows.gather_into(indices, buffers[RECORD])
         self._texts.gather_into(indices, buffers)
+        self._lists.gather_into(indices, buffers)
 
     def stretches(self, indices: NDArray[np.int64]) -> Iterator[NDArray[Any]]:
         """Yield the parts of maps that a gather of ascending stored indices [B] reads."""
         yield from self._rows.stretches(indices)
         yield from self._texts.stretches(indices)
+        yield from self._lists.stretches(indices)
 
     @property
     def stored_nbytes(self) -> int:
-        """Bytes of the records and texts."""
-        return self.span * self.schema.record_dtype.itemsize + self._texts.stored_nbytes
+        """Bytes of the records, texts and lists."""
+        records: int = self.span * self.schema.record_dtype.itemsize
+        return records + self._texts.stored_nbytes + self._lists.stored_nbytes
 
     def maps(self) -> Iterator[NDArray[Any]]:
-        """Open the files of the records and texts."""
-        return chain(self._rows.maps(), self._texts.maps())
+        """Open the files of the records, texts and lists."""
+        return chain(self._rows.maps(), self._texts.maps(), self._lists.maps())
 
     @property
     def made_nbytes(self) -> int:
@@ -285,12 +287,14 @@ class TableDataset(SampleDataset):
         """Turn gathered records, on any device, into the columns of a batch there.
 
         Args:
-            rows: "record" -> [B, itemsize] uint8, C-contiguous; with texts "tokens" and "length".
+            rows: "record" -> [B, itemsize] uint8, C-contiguous; with texts "tokens" and "length",
+                with ragged lists "list_0000" and so on -> [B, L, bytes of a value] uint8.
             take: Gives the memory for what is made in host memory.
         """
-        records = rows[RECORD]
-        device = records.device
+        device = rows[RECORD].device
+        texts = self._texts.show(rows, take)
         if device.type in _WITHOUT_FLOAT64:
-            records = records.cpu()
-        shown = {e.name: e.show(records, take).to(device) for e in self._entries}
-        return Batch({**shown, **self._texts.show(rows, take)})
+            rows = {name: given.cpu() for name, given in rows.items()}
+        made = {e.name: e.show(rows[RECORD], take) for e in self._entries}
+        made |= self._lists.show(rows, made, take)
+        return Batch({**{name: shown.to(device) for name, shown in made.items()}, **texts})

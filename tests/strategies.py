@@ -66,9 +66,11 @@ def field_specs(draw: st.DrawFn) -> FieldSpec:
         "page": st.just(()),
     }
     choices = {"image": ["uint8", "uint16"], "tokens": ["uint16", "uint32"], "page": ["uint32"]}
+    choices["list"] = [*RECORD_DTYPES]
     bytes_only = role in {"key", "mask", "metadata"}
     dtype = draw(st.sampled_from(["uint8"] if bytes_only else choices.get(role, DTYPES)))
-    ragged = role == "metadata" or (role not in {"image", "label", "page"} and draw(st.booleans()))
+    ragged = role in {"metadata", "list"}
+    ragged = ragged or (role not in {"image", "label", "page"} and draw(st.booleans()))
     shape = draw(shapes.get(role, st.just(()) if ragged else row))
     return FieldSpec(name=draw(NAMES), dtype=dtype, shape=shape, role=role, ragged=ragged)
 

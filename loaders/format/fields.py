@@ -9,6 +9,7 @@ import numpy as np
 
 from loaders.format.records import (
     RECORD,
+    RECORD_DTYPES,
     RecordPart,
     check_record,
     record_dtype,
@@ -17,15 +18,22 @@ from loaders.format.records import (
 )
 from loaders.format.strict import Place
 
-Role = Literal["image", "label", "key", "tokens", "length", "mask", "metadata", "record", "page"]
+Role = Literal[
+    "image", "label", "key", "tokens", "length", "mask", "metadata", "record", "page", "list"
+]
 ColumnRole = Literal["values", "offsets"]
 DTYPES: Final = ("uint8", "uint16", "uint32")
 OFFSETS_DTYPE: Final = "uint64"
 
-PICTURE_ROLES: Final = frozenset({"page"})
-"""Roles of what stands beside pictures, since format version 4."""
+NEWEST_ROLES: Final = frozenset({"page", "list"})
+"""Of what stands beside pictures, and beside the records of a table, since format version 4."""
 
-_ROLE_DTYPES: Final = {"offsets": (OFFSETS_DTYPE,), "record": (RECORD,)}
+_ROLE_DTYPES: Final = {
+    "offsets": (OFFSETS_DTYPE,),
+    "record": (RECORD,),
+    "list": RECORD_DTYPES,
+    "values": (*DTYPES, *RECORD_DTYPES),
+}
 
 MAX_COUNT: Final = 1 << 40
 """Samples in a split, bytes in a sample: far above any dataset, far below any overflow."""
@@ -43,8 +51,8 @@ class FieldSpec:
         shape: Of one sample; () for a scalar, (H, W, C) for an image. Of one value, if `ragged`.
         role: What the values mean: an image, a class index, UTF-8 bytes of the item's place (padded
             with zeros unless ragged), token ids, a count of tokens, bits (8 to a value, the first
-            is the lowest), UTF-8 JSON, the columns of a table, the number of a page from 0; for
-            columns of ragged fields "values" and "offsets".
+            is the lowest), UTF-8 JSON, the columns of a table, the number of a page from 0, the
+            lists of a column of a table; for columns of ragged fields "values" and "offsets".
         ragged: A sample holds any number of values, not one.
         record: The parts of a record, in their order in it; None for all others.
     """
@@ -90,6 +98,7 @@ class FieldSpec:
             "mask": sides == 1 and self.dtype == "uint8",
             "metadata": sides == 1 and self.ragged and self.dtype == "uint8",
             "record": self.shape == () and not self.ragged,
+            "list": self.shape == () and self.ragged,
             "values": not self.ragged,
             "offsets": self.shape == () and not self.ragged,
         }

@@ -15,7 +15,7 @@ import numpy as np
 from google_crc32c import value as crc32c
 
 from loaders.errors import FormatError, IncompleteError, VersionError
-from loaders.format.fields import MAX_COUNT, PICTURE_ROLES, FieldSpec
+from loaders.format.fields import MAX_COUNT, NEWEST_ROLES, FieldSpec
 from loaders.format.files import (
     MANIFEST,
     REPORT,
@@ -37,7 +37,7 @@ SPLITS: Final = ("train", "validation", "test")
 
 _RAGGED_SINCE: Final = 2
 _RECORDS_SINCE: Final = 3
-_PICTURES_SINCE: Final = 4
+_NEWEST_SINCE: Final = 4
 
 _CRC = re.compile(r"[0-9a-f]{8}")
 _HASH = re.compile(r"[0-9a-f]{64}")
@@ -48,8 +48,8 @@ def needed_version(fields: Iterable[FieldSpec]) -> int:
     """Return the format version that can hold these fields, the same as before there were newer."""
     needed = _RAGGED_SINCE
     for spec in fields:
-        if spec.role in PICTURE_ROLES:
-            return _PICTURES_SINCE
+        if spec.role in NEWEST_ROLES:
+            return _NEWEST_SINCE
         if spec.record is not None:
             needed = _RECORDS_SINCE
     return needed

@@ -49,12 +49,15 @@ def split_options(things: str) -> Callable[[Command], Command]:
     return lambda command: share("validation")(share("test")(seed(command)))
 
 
-def preparing_options(things: str, limit_note: str = "") -> Callable[[Command], Command]:
+def preparing_options(
+    things: str, limit_note: str = "", limited: str = ""
+) -> Callable[[Command], Command]:
     """Return a decorator that adds the options of every command that prepares data.
 
     Args:
         things: What the command prepares, in the plural.
         limit_note: What else there is to say of --limit.
+        limited: What --limit counts, and which of them are taken, where that is something else.
     """
     options = (
         click.option(
@@ -106,7 +109,7 @@ def preparing_options(things: str, limit_note: str = "") -> Callable[[Command], 
             "--limit",
             type=click.IntRange(min=1),
             metavar="N",
-            help=f"Prepare only N {things}, evenly spaced over all{limit_note}.",
+            help=f"Prepare only N {limited or f'{things}, evenly spaced over all{limit_note}'}.",
         ),
         click.option(
             "--overwrite", is_flag=True, help="First remove what prep wrote to OUT earlier."

@@ -16,6 +16,9 @@ TEXT_KINDS: Final = frozenset({"integer", "float", "boolean", "date", "datetime"
 
 NULL: Final = frozenset({"null"})
 
+FRAME: Final = "DataFrame"
+"""Names a table in memory, where files have their paths."""
+
 ZONED: Final = "times with a time zone"
 NAIVE: Final = "times without one"
 

@@ -1,16 +1,17 @@
 """Columns as Arrow has read them: which are read at all, text as bytes and as dictionaries."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from loaders.format.records import NAME_RULE, is_name
-from preprocess.errors import SampleError
+from preprocess.errors import SampleError, SourceError
 from preprocess.tables.options import TableOptions
 from preprocess.tables.ordinals import refuse_ordinals
 from preprocess.tables.plan import with_name
+from preprocess.tables.structs import fault_of_structs, flattened, leaves
 from preprocess.texts.content import invalid_utf8
 from preprocess.texts.records import listed
 
@@ -90,11 +91,19 @@ def readable_columns(schema: "pa.Schema", options: TableOptions, key: str) -> li
     """Name the columns that are read; `key` names the file.
 
     Raises:
-        SourceError: One of them would be stored as something else.
+        SourceError: One of them would be stored as something else, or two as one.
     """
     refuse_ordinals(schema, options, key)
     unread = options.unread
-    return [field.name for field in schema if field.name not in unread and is_readable(field.type)]
+    if (fault := fault_of_structs(schema, unread)) is not None:
+        raise SourceError(f"{key}: {fault}")
+    return [field.name for field in schema if field.name not in unread and _is_read(field, unread)]
+
+
+def _is_read(field: "pa.Field", unread: Collection[str]) -> bool:
+    """Whether all that a column becomes can be read, or is ignored."""
+    parts = leaves(field.name, field.type, unread)
+    return all(name in unread or is_readable(kind) for name, kind in parts.items())
 
 
 def with_unread(
@@ -102,7 +111,8 @@ def with_unread(
 ) -> "pa.Table":
     """Return all columns of a file, those that are not read as nulls of their type.
 
-    Of ignored columns the type does not matter: they are of no type.
+    Structs are a column for each of their fields. Of ignored columns the type does not matter: they
+    are of no type.
     """
     import pyarrow as pa
 
@@ -116,7 +126,11 @@ def with_unread(
         if isinstance(kind, pa.BaseExtensionType):
             kind = kind.storage_type
         columns.append(pa.nulls(count, pa.null() if field.name in options.unread else kind))
-    return pa.table(columns, names=schema.names)
+    found = flattened(pa.table(columns, names=schema.names), options.unread)
+    for place, name in enumerate(found.column_names):
+        if name in options.unread and name not in schema.names:
+            found = found.set_column(place, name, pa.nulls(count))
+    return found
 
 
 def whole(column: Any) -> Any:

@@ -8,18 +8,14 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from preprocess.errors import SourceError
-from preprocess.tables.block import Block
+from preprocess.tables.block import FRAME, Block
 from preprocess.tables.columns import fault_of_names, readable_columns, with_unread
 from preprocess.tables.options import TableOptions
-from preprocess.tables.ordinals import refuse_ordinals
 from preprocess.tables.parse import parse_block
 from preprocess.tables.read import RawBlock
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-FRAME: Final = "DataFrame"
-"""Names a frame, where files have their paths."""
 
 _MAX_ROWS: Final = 1 << 16
 _SHOWN: Final = 5
@@ -66,8 +62,8 @@ def _as_table(frame: Any, options: TableOptions) -> "pa.Table":
         for name, values in given
     ]
     table = pa.table(columns, names=names)
-    refuse_ordinals(table.schema, options, FRAME)
-    return table
+    readable_columns(table.schema, options, FRAME)
+    return with_unread(table, table.schema, len(table), options)
 
 
 def _columns_of(frame: Any) -> list[tuple[str, Any]]:

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from preprocess.sources import Item, Listing
-from preprocess.tables.frame import FRAME, blocks_of_frame
+from preprocess.tables.block import FRAME
+from preprocess.tables.frame import blocks_of_frame
 from preprocess.tables.options import TableOptions
 from preprocess.tables.scan import Load, Part, spill_parts
 from preprocess.tables.spill import Spilled

@@ -6,13 +6,21 @@ in which that could have changed one is read record by record.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from loaders.format.value_texts import number_text
 from preprocess.tables.columns import encoded, is_readable, is_text, whole
+from preprocess.tables.structs import (
+    fault_of_structs,
+    flat_record,
+    flattened,
+    is_struct,
+    leaves,
+    structs_of,
+)
 from preprocess.texts.arrays import valid_utf8
 from preprocess.texts.content import invalid_utf8
 from preprocess.texts.lines import Lines, find_lines
@@ -41,37 +49,48 @@ def columns_of_sample(data: bytes) -> "dict[str, bool]":
         schema = _parse(data, {}).schema
     except pa.ArrowException:
         return {}
+    # What is in objects follows its own column; a guess of its type would name another one.
     return {
-        field.name: is_text(field.type) or pa.types.is_timestamp(field.type) for field in schema
+        name: (is_text(kind) or pa.types.is_timestamp(kind)) and name == field.name
+        for field in schema
+        for name, kind in leaves(field.name, field.type, ()).items()
     }
 
 
 def parse_json(
-    data: bytes, guessed: dict[str, bool]
+    data: bytes, guessed: dict[str, bool], unread: Collection[str] = ()
 ) -> "tuple[dict[str, Any], NDArray[np.int64], list[tuple[int, str]]]":
-    """Parse whole lines, each one object.
+    """Parse whole lines, each one object; objects in it are columns with a dot in their names.
 
     Args:
         data: The lines.
         guessed: Columns that are there in this order, if they are, and whether they seem strings.
+        unread: Columns of objects that are left as they are.
 
     Returns:
         The columns; [N] after how many lines of the data each row stands; and such lines of
-        records that are left out, with the reasons. Objects and lists of lists are of their type,
-        which no table holds.
+        records that are left out, with the reasons. Objects among other values are text; lists of
+        lists are of their type, which no table holds.
     """
+    import pyarrow as pa
+
     lines = find_lines(data)
-    found = _read_fast(data, lines, guessed)
+    found = _read_fast(data, lines, guessed, unread)
     wrong: list[tuple[int, str]] = []
     numbers = lines.numbers
     if found is None:
-        found, numbers, wrong = _read_exactly(data, lines)
+        found, numbers, wrong = _read_exactly(data, lines, unread)
+    for name in [name for name, column in found.items() if pa.types.is_null(column.type)]:
+        if any(other.startswith(f"{name}.") for other in guessed):
+            del found[name]  # an object that no record here has
     order = [name for name in guessed if name in found]
     order += [name for name in found if name not in guessed]
     return {name: found[name] for name in order}, numbers, wrong
 
 
-def _read_fast(data: bytes, lines: Lines, guessed: dict[str, bool]) -> "dict[str, Any] | None":
+def _read_fast(
+    data: bytes, lines: Lines, guessed: dict[str, bool], unread: Collection[str]
+) -> "dict[str, Any] | None":
     """Return the columns of a block in which nothing is doubtful; None for others."""
     import pyarrow as pa
 
@@ -94,6 +113,15 @@ def _read_fast(data: bytes, lines: Lines, guessed: dict[str, bool]) -> "dict[str
     except pa.ArrowException:
         return None
     if len(table) != len(lines.starts) or len(set(table.column_names)) < table.num_columns:
+        return None
+    if any(is_struct(field.type) for field in table.schema):
+        if fault_of_structs(table.schema, unread) is not None:
+            return None
+        table = flattened(table, unread)
+        if any(_has_times(field.type) for field in table.schema):
+            return None
+    # Of a list that begins with null and is the first with a value, Arrow 26 loses one of these.
+    if any(_is_broken(table.column(name)) for name in table.column_names):
         return None
     found = {name: whole(table.column(name)) for name in table.column_names}
     if any(_may_have_changed(column) for column in found.values()):
@@ -129,6 +157,17 @@ def _without_times(kind: "pa.DataType") -> "pa.DataType":
     return pa.list_(pa.string()) if pa.types.is_list(kind) else pa.string()
 
 
+def _is_broken(column: Any) -> bool:
+    """Whether lists end behind the values that there are."""
+    import pyarrow as pa
+
+    try:
+        column.validate()
+    except pa.ArrowInvalid:
+        return True
+    return False
+
+
 def _may_have_changed(column: Any) -> bool:
     """Whether a number may be another than what is written."""
     import pyarrow as pa
@@ -156,7 +195,7 @@ def _plain(column: Any) -> Any:
 
 
 def _read_exactly(
-    data: bytes, lines: Lines
+    data: bytes, lines: Lines, unread: Collection[str]
 ) -> "tuple[dict[str, Any], NDArray[np.int64], list[tuple[int, str]]]":
     """Return the good records of a block, and why each other one is left out."""
     records: list[dict[str, Any]] = []
@@ -183,6 +222,14 @@ def _read_exactly(
                 numbers.append(number)
             else:
                 wrong.append((number, "an object without keys"))
+    if structs := structs_of(records, unread):
+        try:
+            records = [flat_record(record, structs) for record in records]
+        except KeyError as error:
+            raise BadRecord(
+                f"two columns are named {error.args[0]!r} once objects are columns; rename one, or "
+                "leave the object out with --ignore"
+            ) from error
     names = dict.fromkeys(name for record in records for name in record)
     found = {name: _column([record.get(name) for record in records]) for name in names}
     return found, np.array(numbers, np.int64), wrong
@@ -209,11 +256,13 @@ def _column(values: Sequence[Any]) -> Any:
         return pa.nulls(len(values), pa.struct([]))
     if kinds == {list}:
         return _lists(values)
-    texts = [v if v is None or isinstance(v, str) else _text(v) for v in values]
+    texts = [v if isinstance(v, str) else _text(v) for v in values]
     return pa.array(texts, pa.large_string()).dictionary_encode()
 
 
-def _text(value: Any) -> str:
+def _text(value: Any) -> str | None:
+    if value is None or value != value:
+        return None  # NaN is a missing value, as it is among numbers
     # Numbers as in other blocks, where the column may hold numbers alone.
     return number_text(value) if isinstance(value, float) else dump_json(value)
 

@@ -17,10 +17,11 @@ from loaders.format.table_schema import ColumnSpec, TableSchema, read_table_sche
 from preprocess.errors import SourceError
 from preprocess.tables.asked import check_names
 from preprocess.tables.block import NULL, Evidence
-from preprocess.tables.encode import source_of
+from preprocess.tables.coded_texts import source_of
 from preprocess.tables.fit import Fitted
 from preprocess.tables.fit_numbers import rounded_whole
 from preprocess.tables.fit_rows import Rows
+from preprocess.tables.fractions import first_fraction
 from preprocess.tables.options import TableOptions
 from preprocess.tables.plan import ColumnPlan, mixed_notes, without_text
 from preprocess.tables.recipe import FACTS
@@ -35,12 +36,12 @@ _SHOWN: Final = 5
 """Columns that are named in one message."""
 
 _ACCEPTED: Final[Mapping[str, frozenset[str]]] = {
-    "integer": frozenset({"integer", "time"}),
+    "integer": frozenset({"integer", "float", "time"}),
     "float": frozenset({"float", "integer", "decimal"}),
     "boolean": frozenset({"boolean"}),
     "date": frozenset({"date"}),
     "datetime": frozenset({"datetime", "date"}),
-    "decimal": frozenset({"decimal"}),
+    "decimal": frozenset({"decimal", "float", "integer"}),
     "vector": frozenset({"list"}),
 }
 """Kind of a column -> kinds of new values that can be of it."""
@@ -129,7 +130,7 @@ def check_like(
             more = ", ..." if len(names) > _SHOWN else ""
             said.append(f"{', '.join(map(repr, names[:_SHOWN]))}{more}: {what}")
     if not missing:
-        said += _retyped(spilled.evidence, like, out_of_range)
+        said += _retyped(spilled, like, options, out_of_range)
     if said:
         raise SourceError(
             f"columns differ from {like.root}: {'; '.join(said[:_SHOWN])}; "
@@ -138,30 +139,45 @@ def check_like(
 
 
 def _retyped(
-    evidence: Mapping[str, Evidence], like: Like, out_of_range: OutOfRange
+    spilled: Spilled, like: Like, options: TableOptions, out_of_range: OutOfRange
 ) -> Iterator[str]:
     for spec in like.schema.columns:
         name, part = source_of(spec, like.schema)
-        found = evidence[name]
+        found = spilled.evidence[name]
         if part is not None or found.kinds == NULL or found.missing == found.count:
             continue
         if spec.kind == "categorical":
             if why := without_text(found):
                 yield f"{name!r}: categorical there, and {why} here"
         elif not found.kinds & _ACCEPTED[spec.kind]:
-            value, place = found.not_kind.get(spec.kind, ("", ""))
+            value, place = found.not_kind.get(
+                "float" if spec.kind == "decimal" else spec.kind, ("", "")
+            )
             here = f"{value!r} at {place}" if place else ", ".join(sorted(found.kinds))
             yield f"{name!r}: {spec.kind} there, here {here}"
         elif spec.kind == "integer":
-            # What is within these types is told by file and line when it is encoded.
-            low, high = (0, 2 * _INT64 - 1) if spec.unsigned else (-_INT64, _INT64 - 1)
-            if out_of_range != "refuse" and spec.role != "target":
-                low, high = -_INT64, 2 * _INT64 - 1
-            ends = [end for end in (found.minimum, found.maximum) if isinstance(end, int)]
-            beyond = next((number for number in ends if not low <= number <= high), None)
-            if beyond is not None:
-                first, last = spec.bounds
-                yield f"{name!r}: {beyond} is outside {first}..{last}, which is stored there"
+            yield from _not_whole(spec, spilled, options, out_of_range)
+
+
+def _not_whole(
+    spec: ColumnSpec, spilled: Spilled, options: TableOptions, out_of_range: OutOfRange
+) -> Iterator[str]:
+    """Say which number of a column of whole ones is not whole, or beyond 64 bits."""
+    found = spilled.evidence[spec.name]
+    if "integer" not in found.kinds and "float" in found.kinds:
+        # 1.0 is 1; what is not whole would lose something.
+        if (fraction := first_fraction(spilled, spec.name, options)) is not None:
+            yield f"{spec.name!r}: integer there, here {str(fraction[0])!r} at {fraction[1]}"
+        return
+    # What is within these types is told by file and line when it is encoded.
+    low, high = (0, 2 * _INT64 - 1) if spec.unsigned else (-_INT64, _INT64 - 1)
+    if out_of_range != "refuse" and spec.role != "target":
+        low, high = -_INT64, 2 * _INT64 - 1
+    ends = [end for end in (found.minimum, found.maximum) if isinstance(end, int)]
+    beyond = next((number for number in ends if not low <= number <= high), None)
+    if beyond is not None:
+        first, last = spec.bounds
+        yield f"{spec.name!r}: {beyond} is outside {first}..{last}, which is stored there"
 
 
 def rounded_notes(spilled: Spilled, like: Like, rows: Rows) -> Iterator[str]:

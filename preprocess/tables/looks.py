@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from preprocess.tables.block import Evidence
+from preprocess.tables.block import FRAME, Evidence
 from preprocess.tables.options import TableOptions
 from preprocess.texts.kinds import kind_by_name
 
@@ -12,6 +12,21 @@ _SHOWN: Final = 5
 _COMMA: Final = re.compile(r"[+-]?[0-9]+,[0-9]+")
 _NUMBER: Final = re.compile(r"[+-]?[0-9]+([.,][0-9]+)?|[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _GROUPS: Final = re.compile(r"[+-]?[0-9]{1,3}([.,' ])[0-9]{3}(\1[0-9]{3})+([.,][0-9]+)?")
+
+
+_FINER: Final = re.compile(r"(time64|timestamp)\[ns")
+_FARTHER: Final = re.compile(r"timestamp\[(s|ms)")
+
+
+def why_other(kind: str) -> str:
+    """Say why no number stands for the values of a type of Arrow."""
+    if _FINER.match(kind):
+        return f"holds {kind}, some finer than microseconds, which are stored; round them"
+    if _FARTHER.match(kind):
+        return f"holds {kind}, some beyond the years that microseconds of 64 bits reach"
+    if kind.startswith("duration"):
+        return f"holds {kind}, spans of time; make whole numbers of them"
+    return f"holds {kind}, which no number stands for"
 
 
 def text_notes(name: str, evidence: Evidence) -> Iterator[str]:
@@ -41,6 +56,6 @@ def header_notes(
     if not named or not places or not options.header:
         return
     key = places[0].rpartition(":")[0]
-    if kind_by_name(key) in {None, "text", "csv", "tsv"}:
+    if key != FRAME and kind_by_name(key) in {None, "text", "csv", "tsv"}:
         shown = ", ".join(map(repr, named[:_SHOWN])) + (", ..." if len(named) > _SHOWN else "")
         yield f"{key}: the header has {shown}; if it is a row of values, say --no-header"

@@ -16,6 +16,7 @@ from preprocess.tables.options import TableOptions
 from preprocess.tables.read import MAX_RECORD_NBYTES, RawBlock
 from preprocess.tables.typed import as_held, kinds_of
 from preprocess.texts.from_arrow import named_faults
+from preprocess.texts.records import BadRecord
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,21 +33,30 @@ _OF_JSON_TEXT = frozenset({"date", "datetime", "string"})
 """What strings of JSON could be; its numbers are no strings."""
 
 
-def parse_block(raw: RawBlock, options: TableOptions) -> Block:
+def parse_block(raw: RawBlock, options: TableOptions, most: int | None = None) -> Block:
     """Parse a block, and look at its columns.
+
+    Args:
+        raw: The block.
+        options: How numbers are written.
+        most: Rows that are taken, from the first on; None for all.
 
     Raises:
         SampleError: The file as a whole is refused.
     """
     with named_faults(raw.key):
         if raw.kind == "csv":
-            return _csv_block(raw, options)
+            return _block(raw, *_csv_rows(raw, options), options, most)
         if raw.kind == "json":
-            return _json_block(raw, options)
-        return _table_block(raw, options)
+            return _block(raw, *_json_rows(raw, options), options, most)
+        return _block(raw, *_table_rows(raw), options, most)
 
 
-def _csv_block(raw: RawBlock, options: TableOptions) -> Block:
+_Rows = tuple[Mapping[str, Any], "NDArray[np.int64]", Sequence[tuple[int, str]]]
+"""Columns, the place of each row, and those of what is left out with the reasons."""
+
+
+def _csv_rows(raw: RawBlock, options: TableOptions) -> _Rows:
     found = CsvBlock(
         key=raw.key,
         data=raw.data,
@@ -56,22 +66,24 @@ def _csv_block(raw: RawBlock, options: TableOptions) -> Block:
         integers=raw.integers,
     )
     columns, lines, wrong = parse_csv(found, options)
-    columns = {name: columns.get(name) for name in raw.names}
-    return _block(raw, columns, lines, wrong, options)
+    return {name: columns.get(name) for name in raw.names}, lines, wrong
 
 
-def _json_block(raw: RawBlock, options: TableOptions) -> Block:
+def _json_rows(raw: RawBlock, options: TableOptions) -> _Rows:
     if raw.too_long:
         reason = f"{raw.too_long:,} bytes, a record may have {MAX_RECORD_NBYTES:,}"
-        return _block(raw, {}, np.empty(0, np.int64), [(0, reason)], options)
-    found, lines, wrong = parse_json(raw.data, dict(raw.guessed))
+        return {}, np.empty(0, np.int64), [(0, reason)]
+    try:
+        found, lines, wrong = parse_json(raw.data, dict(raw.guessed), options.unread)
+    except BadRecord as error:
+        raise SampleError(raw.key, str(error)) from error
     if "" in found:
         raise SampleError(raw.key, "a key that is the empty string; give every column a name")
     columns = {n: None if n in options.unread else column for n, column in found.items()}
-    return _block(raw, columns, lines, wrong, options)
+    return columns, lines, wrong
 
 
-def _table_block(raw: RawBlock, options: TableOptions) -> Block:
+def _table_rows(raw: RawBlock) -> _Rows:
     import pyarrow as pa
 
     table = raw.table if raw.table is not None else pa.table({})
@@ -82,7 +94,7 @@ def _table_block(raw: RawBlock, options: TableOptions) -> Block:
         good[list(bad)] = False
         columns, _ = _held_columns(table.filter(pa.array(good)), raw.key)
         rows = rows[good]
-    return _block(raw, columns, rows, sorted(bad.items()), options)
+    return columns, rows, sorted(bad.items())
 
 
 def _held_columns(table: "pa.Table", key: str) -> tuple[dict[str, Any], dict[int, str]]:
@@ -120,6 +132,7 @@ def _block(
     after: "NDArray[np.int64]",
     wrong: Sequence[tuple[int, str]],
     options: TableOptions,
+    most: int | None,
 ) -> Block:
     """Return a block of columns, of which those that are not read are None.
 
@@ -129,9 +142,14 @@ def _block(
         after: [N] lines or rows before each row.
         wrong: The same of records that are left out, with the reasons.
         options: How numbers are written.
+        most: Rows that are taken.
     """
     import pyarrow as pa
 
+    if most is not None and len(after) > most:
+        wrong = [(place, reason) for place, reason in wrong if place < after[most - 1]]
+        columns = {name: _first(column, most) for name, column in columns.items()}
+        after = after[:most]
     rows = after + raw.first
     arrays = {name: pa.nulls(len(rows)) if c is None else c for name, c in columns.items()}
     for name, value in raw.partitions:
@@ -161,3 +179,15 @@ def _block(
     errors = tuple(SampleError(f"{raw.key}:{raw.first + line}", reason) for line, reason in wrong)
     table = pa.table(list(arrays.values()), names=list(arrays))
     return Block(raw.key, table, rows, evidence, errors)
+
+
+def _first(column: Any, most: int) -> Any:
+    """Return the first rows of a column; of text, the values that are used in them."""
+    import pyarrow as pa
+
+    if column is None:
+        return None
+    part = column.slice(0, most)
+    if pa.types.is_dictionary(part.type):
+        return part.dictionary_decode().dictionary_encode()
+    return whole(part)

@@ -35,7 +35,7 @@ class ColumnPlan:
         role: "target" for what is predicted.
         dtype: Stored type that is asked for; None for the narrowest.
         float32: Floats may be rounded to float32.
-        length: Values of a vector.
+        length: Values of a vector, of the longest list where they vary.
         shortest: Values of the shortest list of a vector.
         values: What the lists of a vector hold; None until their types have been looked at.
         exponent: Values are whole numbers times 10**exponent.
@@ -45,7 +45,9 @@ class ColumnPlan:
         nullable: A code is kept for missing values.
         float32_exact: float32 holds all numbers.
         beyond_float: Whole numbers among floats may be beyond what float64 holds, or decimals.
+        infinite: Some of them are infinite as float64.
         word: The first value that is no number, and its place; None where there is none.
+        odd_time: The first value that is neither date nor time, alike.
         buckets: Values are hashed into so many.
         min_count: Rarer values share the code of unknown ones.
         folded: Truth values are one class each, however they are written.
@@ -70,7 +72,9 @@ class ColumnPlan:
     nullable: bool = True
     float32_exact: bool = False
     beyond_float: bool = False
+    infinite: bool = False
     word: tuple[str, str] | None = None
+    odd_time: tuple[str, str] | None = None
     buckets: int | None = None
     min_count: int = 1
     folded: bool = False
@@ -78,6 +82,11 @@ class ColumnPlan:
     source: str = ""
     part: str | None = None
     notes: tuple[str, ...] = ()
+
+    @property
+    def varies(self) -> bool:
+        """Whether it is of lists of several lengths."""
+        return self.kind == "vector" and self.shortest < self.length
 
 
 def with_range(plan: ColumnPlan, low: int, high: int, *, missing: bool) -> ColumnPlan:

@@ -25,7 +25,7 @@ from preprocess.tables.listing import list_tables
 from preprocess.tables.options import TableOptions
 from preprocess.tables.recipe import UNKNOWN_VALUES
 from preprocess.tables.request import TableRequest
-from preprocess.tables.scan import spill
+from preprocess.tables.scan import Reading, spill
 from preprocess.tables.spill import unmap_blocks
 from preprocess.tables.store import deal_rows
 from preprocess.tables.tokens import check_same_texts, find_text
@@ -76,7 +76,8 @@ def plan_table(
         else:
             room = sum(item.nbytes for items in listing.splits.values() for item in items)
             check_room(work.folder, room)
-            spilled = spill(listing, request.options, work.folder, workers, work.clear)
+            reading = Reading(request.options, request.limit)
+            spilled = spill(listing, reading, work.folder, workers, work.clear)
         try:
             planned = lay_out(outline, spilled, request, Shared(like, text), run_options, work)
             yield replace(planned, seconds=time.perf_counter() - start)
@@ -89,7 +90,7 @@ def _list(request: TableRequest) -> Listing:
     listing = list_tables(source, request.options, follow_links=request.follow_links)
     if source.is_dir():
         check_paths(source, request.out)
-    return listing if request.limit is None else listing.limited(request.limit)
+    return listing
 
 
 def run_table(

@@ -31,7 +31,7 @@ class TableRequest:
         wishes: What is asked of single columns, by name.
         like: Another dataset, whose schema and vocabularies are used.
         out_of_range: What becomes of features that this schema has no code for.
-        limit: Prepare only so many files, evenly spaced.
+        limit: Prepare only so many rows of files, of each its share.
         follow_links: Take what symbolic links point to.
     """
 
@@ -72,6 +72,8 @@ class TableRequest:
         """Return everything that changes bytes, as JSON values."""
         wishes = {name: asdict(wish) for name, wish in sorted(self.wishes.items())}
         described = recorded(self.options, wishes, None if like is None else like.sha256)
+        if self.limit is not None:
+            described["limit"] = self.limit
         if self.out_of_range != "refuse":
             described["out_of_range"] = self.out_of_range
         return described if text is None else {**described, TEXTS: text.recorded()}

@@ -50,22 +50,67 @@ class Part:
     loads: Iterator[Load]
 
 
-def parts_of(listing: Listing, options: TableOptions) -> Iterator[Part]:
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How a listing is read.
+
+    Attributes:
+        options: How numbers are written, and so on.
+        limit: Only so many rows are read, of each file its share; None for all.
+    """
+
+    options: TableOptions
+    limit: int | None = None
+
+
+def parts_of(listing: Listing, reading: Reading) -> Iterator[Part]:
     """Yield the files of a listing; each is read as its blocks are asked for."""
-    for split, items in listing.splits.items():
-        # A large file may be several items: it counts as a whole, or not at all.
-        for key, parts in groupby(items, lambda item: item.key):
-            yield Part(key=key, split=split, loads=_loads(listing.root, tuple(parts), options))
+    # A large file may be several items: it counts as a whole, or not at all.
+    files = [
+        (split, key, tuple(parts))
+        for split, items in listing.splits.items()
+        for key, parts in groupby(items, lambda item: item.key)
+    ]
+    for place, (split, key, parts) in enumerate(files):
+        most = _share(reading.limit, place, len(files))
+        if most != 0:
+            loads = _loads(listing.root, parts, reading.options, most)
+            yield Part(key=key, split=split, loads=loads)
 
 
-def _loads(root: Path, items: Sequence[Item], options: TableOptions) -> Iterator[Load]:
+def _share(limit: int | None, place: int, files: int) -> int | None:
+    """Return how many rows are read of a file: of the places of rows, those that fall in its own.
+
+    So the files of fewer rows than there are files are evenly spaced.
+    """
+    if limit is None:
+        return None
+    return -(-(place + 1) * limit // files) - -(-place * limit // files)
+
+
+def _loads(
+    root: Path, items: Sequence[Item], options: TableOptions, most: int | None
+) -> Iterator[Load]:
     for item in items:
         for raw in read_blocks(root, item, options):
-            yield partial(parse_block, raw, options)
+            if most is None:
+                yield partial(parse_block, raw, options)
+                continue
+            # How many rows are left is known once those before are parsed.
+            block = parse_block(raw, options, most)
+            most -= len(block.rows)
+            yield partial(_as_it_is, block)
+            if not most:
+                return
 
 
-def parse_hash(listing: Listing, options: TableOptions) -> dict[str, Any]:
+def _as_it_is(block: Block) -> Block:
+    return block
+
+
+def parse_hash(listing: Listing, reading: Reading) -> dict[str, Any]:
     """Return what the blocks follow from, as JSON values."""
+    options = reading.options
     values = options.recorded()
     read = ("delimiter", "header", "decimal", "thousands", "null_values", "encoding")
     return {
@@ -74,17 +119,18 @@ def parse_hash(listing: Listing, options: TableOptions) -> dict[str, Any]:
         "times": [item.mtime_ns for items in listing.splits.values() for item in items],
         "options": {name: values[name] for name in read},
         "unread": sorted(options.unread),
+        "limit": reading.limit,
     }
 
 
 def spill(
-    listing: Listing, options: TableOptions, folder: Path, workers: int, clear: Callable[[], None]
+    listing: Listing, reading: Reading, folder: Path, workers: int, clear: Callable[[], None]
 ) -> Spilled:
     """Parse every file of a listing, unless the folder holds all of it already.
 
     Args:
         listing: The input.
-        options: How to read it.
+        reading: How to read it.
         folder: Where the blocks go; this run holds it.
         workers: Threads.
         clear: Removes what is left in the folder.
@@ -93,12 +139,12 @@ def spill(
         SourceError: No row can be read, or files have different columns.
         OutputError: The folder cannot take the blocks.
     """
-    identity = parse_hash(listing, options)
+    identity = parse_hash(listing, reading)
     kept = read_spill(folder, identity)
     if kept is not None:
         return kept
     clear()
-    spilled = spill_parts(parts_of(listing, options), folder, workers)
+    spilled = spill_parts(parts_of(listing, reading), folder, workers)
     try:
         write_spill(folder, identity, spilled)
     except OSError as error:

@@ -1,7 +1,8 @@
 """Where the records of a split come from: parsed blocks, or windows of shuffled rows."""
 
+import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,10 +14,13 @@ from numpy.typing import NDArray
 
 from loaders.format.spec import SPLITS
 from preprocess.errors import output_error
+from preprocess.recipe import Ragged
 from preprocess.sources import Item
 from preprocess.tables.codes import BlockCodes
-from preprocess.tables.encode import Chosen, Encoder
+from preprocess.tables.encode import Encoder
+from preprocess.tables.encode_lists import Chosen
 from preprocess.tables.shuffle import Dealer, Windows, plan_windows
+from preprocess.tables.shuffle_lists import DealtLists
 from preprocess.tables.spill import SpilledBlock, map_block
 from preprocess.tables.texts import Texts, join_texts, texts_in
 
@@ -31,6 +35,10 @@ class RecordSource(Protocol):
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
         """Return some records of the split, [stop - start], all of one part."""
+        ...
+
+    def lists(self, start: int, stop: int) -> dict[str, Ragged]:
+        """Return the ragged lists of the same rows, by field."""
         ...
 
     def texts(self, name: str, start: int, stop: int) -> Texts:
@@ -83,6 +91,18 @@ class BlockRows:
         part, chosen = self._chosen(start, stop)
         block = map_block(self.blocks[part])
         return self.encoder.encode(block, chosen, self.codes.of_block(part))
+
+    def lists(self, start: int, stop: int) -> dict[str, Ragged]:
+        """Return the ragged lists of some rows, all of one block, by field.
+
+        Raises:
+            SourceError: A value does not fit.
+        """
+        if not self.encoder.schema.list_fields:
+            return {}
+        part, chosen = self._chosen(start, stop)
+        block = map_block(self.blocks[part])
+        return self.encoder.lists(block, chosen, self.codes.of_block(part))
 
     def outside(self, start: int, stop: int) -> dict[str, int]:
         """Count the numbers that no code stands for, of some rows of one block: by column."""
@@ -151,7 +171,22 @@ class WindowRows:
             FormatError: The window's file cannot be read.
         """
         window, first = part_at(self.firsts, start)
-        return self.windows.read(window)[start - first : stop - first]
+        records: NDArray[Any] = self._hold("", window, lambda: self.windows.read(window))
+        return records[start - first : stop - first]
+
+    def lists(self, start: int, stop: int) -> dict[str, Ragged]:
+        """Return the ragged lists of the same rows, by field.
+
+        Raises:
+            FormatError: A file of the window, or of the lists, cannot be read.
+        """
+        fields = self.rows.encoder.schema.list_fields.values()
+        if not fields:
+            return {}
+        window, first = part_at(self.firsts, start)
+        places = self.windows.places(window)[start - first : stop - first]
+        dealt = DealtLists(self.windows.folder, self.rows.split, self.rows.counts)
+        return {field.name: dealt.read(field, places) for field in fields}
 
     def texts(self, name: str, start: int, stop: int) -> Texts:
         """Return the texts of a column in the same rows, out of all blocks.
@@ -160,7 +195,27 @@ class WindowRows:
             FormatError: The window's file cannot be read.
         """
         window, first = part_at(self.firsts, start)
-        return self.rows.texts_at(name, self.windows.places(window)[start - first : stop - first])
+        texts: Texts = self._hold(
+            name, window, lambda: self.rows.texts_at(name, self.windows.places(window))
+        )
+        return texts.part(start - first, stop - first)
+
+    @cached_property
+    def _held(self) -> threading.local:
+        """What each thread has of its last window, which small shards take many parts of."""
+        return threading.local()
+
+    def _hold(self, what: str, window: int, make: Callable[[], Any]) -> Any:
+        """Return what is held of a window, by the name of a column, or make and hold it."""
+        held: dict[str, tuple[int, Any]] = vars(self._held)
+        if what not in held or held[what][0] != window:
+            held.pop(what, None)  # before the next is there as well
+            held[what] = window, make()
+        return held[what][1]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what another process needs: nothing that is held."""
+        return {name: value for name, value in vars(self).items() if name != "_held"}
 
 
 def part_at(firsts: NDArray[np.int64], place: int) -> tuple[int, int]:
@@ -180,7 +235,7 @@ def plan_window_rows(
 
 
 def deal_rows(rows: BlockRows, windows: Windows, workers: int) -> None:
-    """Deal the records of a split out to its windows, a block to a thread.
+    """Deal the records of a split out to its windows, a block to a thread; lists stay by block.
 
     Raises:
         SourceError: A value does not fit.
@@ -191,7 +246,9 @@ def deal_rows(rows: BlockRows, windows: Windows, workers: int) -> None:
         first, count = int(rows.firsts[part]), int(rows.counts[part])
         if count:
             dealer.deal(first, rows.read(first, first + count))
+            dealt.write(part, rows.lists(first, first + count))
 
+    dealt = DealtLists(windows.folder, rows.split, rows.counts)
     try:
         dealer = Dealer(windows)
         with ThreadPoolExecutor(workers, thread_name_prefix="prep-shuffle") as pool:
@@ -217,6 +274,7 @@ def check_rows(rows: BlockRows, workers: int) -> Counter[str]:
         if not count:
             return {}
         rows.read(first, first + count)
+        rows.lists(first, first + count)
         taken = rows.encoder.out_of_range != "refuse"
         return rows.outside(first, first + count) if taken else {}
 

@@ -27,6 +27,13 @@ class Texts:
     values: "pa.LargeStringArray"
     missing: NDArray[np.bool_]
 
+    def part(self, start: int, stop: int) -> "Texts":
+        """Return the texts of some of the rows, copied: they keep no others in memory."""
+        import pyarrow as pa
+
+        values = pa.concat_arrays([self.values.slice(start, stop - start)])
+        return Texts(values, self.missing[start:stop])
+
 
 def texts_in(block: Block, name: str, chosen: slice | NDArray[np.int64]) -> Texts:
     """Return the texts of a column in some rows of a block.

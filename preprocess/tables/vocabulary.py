@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loaders.format.files import to_json
-from preprocess.tables.text import first_not, plain_numbers, to_floats
+from preprocess.tables.text import TIME_PATTERN, first_not, plain_numbers, to_floats
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -123,6 +123,14 @@ def are_numbers(values: "pa.LargeStringArray", options: "TableOptions") -> NDArr
 
     plain = plain_numbers(values, options)
     found = pc.match_substring_regex(plain, r"^[-+]?[0-9]*\.?[0-9]+\.?([eE][-+]?[0-9]+)?$")
+    return np.asarray(found.to_numpy(zero_copy_only=False))
+
+
+def are_times(values: "pa.LargeStringArray") -> NDArray[np.bool_]:
+    """Return which texts are written like dates or times, [k] bool."""
+    import pyarrow.compute as pc
+
+    found = pc.match_substring_regex(values, TIME_PATTERN)
     return np.asarray(found.to_numpy(zero_copy_only=False))
 
 

@@ -9,8 +9,11 @@ Kind = Literal["text", "json", "csv", "tsv", "parquet", "arrow"]
 
 Compression = Literal["gzip", "bzip2", "xz", "zstd"]
 
-HEAD_NBYTES: Final = 64
+HEAD_NBYTES: Final = 512
 """Leading bytes that the functions below look at."""
+
+_LETTERS: Final = 64
+"""Bytes of them whose letters tell UTF-16: further on there may be others."""
 
 COMPRESSED_ENDINGS: Final = (".gz", ".bgz", ".bz2", ".xz", ".zst", ".zstd")
 
@@ -52,7 +55,6 @@ _ARROW_FILE: Final = b"ARROW1"
 _NOT_TEXT: Final = (
     (_PARQUET, "a Parquet file"),
     (_ARROW_FILE, "an Arrow file"),
-    (b"PK\x03\x04", "a ZIP archive"),
     (b"%PDF-", "a PDF document"),
     (b"SQLite format 3\0", "an SQLite database"),
     (b"\x89PNG", "a PNG image"),
@@ -124,12 +126,26 @@ def byte_order_mark(head: bytes) -> tuple[bytes, str] | None:
     return next(((mark, name) for mark, name in _MARKS if head.startswith(mark)), None)
 
 
+def archive_of(head: bytes) -> str | None:
+    """Name the kind of an archive of files by its first bytes; None for what is none.
+
+    Source:
+        ZIP: APPNOTE 6.3.10, section 4.3.7; tar: POSIX.1-1988 "ustar" at byte 257 of its header.
+    """
+    if head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
+        return "a ZIP archive"
+    return "a tar archive" if head[257:262] == b"ustar" else None
+
+
 def why_not_text(head: bytes) -> str | None:
     """Say what a file is that should be text and is known to be something else."""
+    if (archive := archive_of(head)) is not None:
+        return f"{archive}; unpack it, and give the folder"
     for magic, name in _NOT_TEXT:
         if head.startswith(magic):
             return f"{name}, whatever its name says"
     # Letters of UTF-16 without a mark would pass for UTF-8: letter, NUL, letter, NUL.
+    head = head[:_LETTERS]
     if len(head) >= 8 and (not any(head[1::2]) or not any(head[::2])) and any(head):
         return "looks like UTF-16 without a byte order mark; name it with --encoding utf-16-le"
     return None

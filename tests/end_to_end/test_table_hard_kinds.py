@@ -118,10 +118,10 @@ def test_bytes_that_are_no_text_are_refused_by_place_with_the_remedy(tmp_path: P
 
 
 def test_what_no_column_can_be_is_refused_by_file_with_the_remedy(tmp_path: Path) -> None:
-    result = prepare(tmp_path, {"s": [{"x": 1}], "m,n": [[[1]]], "a": [1]})
+    result = prepare(tmp_path, {"s": [[{"x": 1}]], "m,n": [[[1]]], "a": [1]})
 
     assert result.exit_code == 1
-    assert "a.parquet:1: column 's': holds struct<x: int64>" in result.stderr
+    assert "a.parquet:1: column 's': holds list<element: struct<x: int64>>" in result.stderr
     assert "; --ignore s; " in result.stderr
     assert '[columns."m,n"] with kind = "ignore" in --schema FILE' in result.stderr
 
@@ -215,7 +215,7 @@ def test_info_leaves_out_what_nobody_asked_for(tmp_path: Path) -> None:
     lines = call("info", tmp_path / "out").stdout.splitlines()
 
     recipe = next(line for line in lines if line.startswith("recipe:"))
-    assert recipe == "recipe: categorical=['a'], target=y, version=1"
+    assert recipe == "recipe: categorical=['a'], target=y, version=2"
 
 
 def test_a_damaged_column_is_named_with_the_remedy(tmp_path: Path) -> None:

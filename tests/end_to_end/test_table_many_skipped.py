@@ -35,7 +35,7 @@ def ragged_lines(tmp_path: Path) -> object:
 
 def count_errors() -> int:
     gc.collect()
-    return sum(isinstance(thing, SampleError) for thing in gc.get_objects())
+    return sum(type(thing) is SampleError for thing in gc.get_objects())
 
 
 @pytest.mark.parametrize("source", [without_targets, ragged_lines])

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq  # noqa: TID253
 import pytest
 import torch
 
-from loaders import Loader, Mix, SelectionError, TableDataset, open_table
+from loaders import Loader, Mix, SelectionError, TableDataset, TableEncoder, open_table
 from loaders.format.spec import read_manifest
 from preprocess import RunOptions, TableOptions, table_to_shards
 from preprocess.tokens import engine_packages
@@ -146,6 +146,18 @@ def test_batches_carry_the_tokens_padded_to_the_longest(tmp_path: Path) -> None:
             assert target == n % 2
         seen += ids
     assert sorted(seen) == list(range(COUNT))
+
+
+def test_serving_says_that_texts_need_their_tokenizer(tmp_path: Path) -> None:
+    source, tokenizer = write_table(tmp_path / "in.csv", 20), make_bpe(tmp_path / "bpe")
+    prepare(source, tmp_path / "out", tokenizer, "--target", "y")
+    encoder, rows = TableEncoder(tmp_path / "out"), {"id": [1, 2], "note": ["a", "b"]}
+
+    assert encoder.text_names == ("note",)
+    with pytest.raises(SelectionError, match=r"column 'note': no tokens .*out/tokenizer, as by"):
+        encoder.batch(rows)
+    assert set(encoder.batch({"id": [1, 2]})) == {"numeric"}
+    assert encoder.encode(rows).tobytes() == encoder.encode({"id": [1, 2]}).tobytes()
 
 
 def test_rows_as_long_as_the_longest_of_a_batch_are_not_mixed(tmp_path: Path) -> None:

@@ -175,7 +175,7 @@ def test_numbers_of_json_stay_what_they_are(tmp_path: Path) -> None:
         "b": [True, None, None],
         "s": ["7", "2024-01-01", None],
         "l": [[1, 2], [], None],
-        "o": [None, None, None],
+        "o.x": [1, None, None],
         "big": [1, 18446744073709551615, None],
         "m": ["1", None, "x"],
         "new": [None, None, "y"],
@@ -183,7 +183,12 @@ def test_numbers_of_json_stay_what_they_are(tmp_path: Path) -> None:
     assert block.evidence["i"].kinds == {"integer", "float", "string"}
     assert block.evidence["s"].kinds == {"string"}
     assert block.evidence["l"].list_lengths == (0, 2)
-    assert block.evidence["o"].kinds == {"other:struct<>"}
+    assert block.evidence["o.x"].kinds == {"integer", "float", "string"}
+
+
+def test_objects_without_members_are_no_column(tmp_path: Path) -> None:
+    block = parse(tmp_path, "a.jsonl", '{"o": {}, "i": 1}\n{"i": 2}\n')
+    assert next(iter(block.evidence["o"].kinds)).startswith("other:struct<")
 
 
 def test_strings_of_json_that_look_like_times_keep_their_text(tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """Shuffled rows: one order, whatever the windows are and whoever deals first."""
 
+import copy
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +10,7 @@ import pytest
 from loaders.errors import FormatError
 from preprocess.tables import shuffle as table_shuffle
 from preprocess.tables.shuffle import Dealer, keyed_numbers, plan_windows
+from preprocess.tables.store import WindowRows
 
 ORDER = [6798, 2927, 7555, 9886, 2243]
 """The first rows for seed 0: datasets that are there must not change."""
@@ -55,6 +58,21 @@ def test_an_order_looks_random_and_stays_what_it_is() -> None:
     assert order[:5].tolist() == ORDER
     apart = np.corrcoef(order, np.arange(10_000))[0, 1]
     assert abs(apart) < 0.03
+
+
+def test_a_window_is_read_once_for_all_small_shards_that_a_thread_takes_of_it(
+    tmp_path: Path,
+) -> None:
+    windows = plan_windows(tmp_path, "train", 3, 10, DTYPE)
+    Dealer(windows).deal(0, records(10))
+    rows = WindowRows(windows=windows, rows=None)  # type: ignore[arg-type]
+    whole = rows.read(0, 10)["n"].tolist()
+    assert copy.deepcopy(rows).read(0, 10)["n"].tolist() == whole
+    windows.path(0).unlink()
+
+    assert rows.read(3, 7)["n"].tolist() == whole[3:7]
+    with ThreadPoolExecutor(1) as pool, pytest.raises(FormatError, match="cannot be read"):
+        pool.submit(rows.read, 3, 7).result()
 
 
 def test_a_window_that_is_cut_is_refused(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from preprocess.tables.listing import list_tables
 from preprocess.tables.options import TableOptions
 from preprocess.tables.parse import parse_block
 from preprocess.tables.read import RawBlock
-from preprocess.tables.scan import Load, Part, spill, spill_parts
+from preprocess.tables.scan import Load, Part, Reading, spill, spill_parts
 from preprocess.tables.spill import Origin, open_block, write_block
 from preprocess.tables.work import SPILL, claim_work, hold_work, work_folder
 
@@ -178,17 +178,17 @@ def test_a_parsed_table_is_used_again_only_if_all_of_it_is_whole(tmp_path: Path)
     def clear() -> None:
         cleared.append(1)
 
-    first = spill(listing, options, folder, 1, clear)
-    again = spill(listing, options, folder, 2, clear)
+    first = spill(listing, Reading(options), folder, 1, clear)
+    again = spill(listing, Reading(options), folder, 2, clear)
     assert again == first
     assert len(cleared) == 1
-    spill(listing, TableOptions(null_values=("x",)), folder, 1, clear)
+    spill(listing, Reading(TableOptions(null_values=("x",))), folder, 1, clear)
     assert len(cleared) == 2
-    spill(listing, options, folder, 1, clear)
+    spill(listing, Reading(options), folder, 1, clear)
     data = bytearray(first.blocks[0].path.read_bytes())
     data[-20] ^= 1
     first.blocks[0].path.write_bytes(data)
-    assert spill(listing, options, folder, 1, clear) == first
+    assert spill(listing, Reading(options), folder, 1, clear) == first
     assert len(cleared) == 4
 
 
@@ -204,8 +204,8 @@ def test_decimals_and_infinities_of_a_parsed_table_are_known_again(tmp_path: Pat
     listing = list_tables(tmp_path / "a.parquet", TableOptions())
     cleared: list[int] = []
 
-    first = spill(listing, TableOptions(), tmp_path, 1, lambda: cleared.append(1))
-    again = spill(listing, TableOptions(), tmp_path, 1, lambda: cleared.append(1))
+    first = spill(listing, Reading(TableOptions()), tmp_path, 1, lambda: cleared.append(1))
+    again = spill(listing, Reading(TableOptions()), tmp_path, 1, lambda: cleared.append(1))
 
     assert again == first
     assert len(cleared) == 1
