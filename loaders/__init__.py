@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from loaders.box_maps import boxes_to_original, boxes_to_stored
     from loaders.dataset import ShardDataset, open_dataset
     from loaders.errors import (
+        ChecksumError,
         DeviceError,
         FormatError,
         ImageTypeError,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Augment",
+    "ChecksumError",
     "DeviceError",
     "FormatError",
     "ImageTypeError",

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from loaders.errors import FormatError, SelectionError
 from loaders.field_rows import FieldRows
-from loaders.format.containers import CONTAINERS
-from loaders.format.files import MANIFEST
+from loaders.format.promised import expect_sizes
 from loaders.format.spec import (
     Manifest,
     read_manifest,
@@ -29,11 +28,17 @@ _VIEWS: Final[Mapping[str, Callable[..., tuple[Shown, ...]]]] = {"images": image
 
 
 def open_dataset(
-    path: str | Path, *, split: str = "train", size: Size = None, padded: bool = False
+    path: str | Path,
+    *,
+    split: str = "train",
+    size: Size = None,
+    padded: bool = False,
+    verify: bool = False,
 ) -> "ShardDataset":
     """Open a dataset that `prep` wrote.
 
-    Only the manifest is read; shards are mapped when they are first touched.
+    The manifest is read, and the split's files are compared with it in size; shards are mapped
+    when they are first touched.
 
     Args:
         path: The dataset's folder.
@@ -43,15 +48,18 @@ def open_dataset(
         padded: Give pictures and boxes whose number differs from sample to sample as one tensor,
             filled up with zeros, and "image_valid" (and so on), bool, that says which of it counts;
             else as lists.
+        verify: Compare the checksum of each file when it is first touched, which reads all of it:
+            a flipped bit is then a ChecksumError, not a sample.
 
     Raises:
         IncompleteError: There is no finished dataset in the folder.
         SelectionError: The split or the size is not stored.
-        FormatError: The manifest is damaged.
+        MissingShardError: A file of the split is not there.
+        FormatError: The manifest is damaged, or a file was cut or extended.
         VersionError: A newer format wrote it.
     """
     # Absolute: shards are opened later, perhaps from another working directory.
-    return ShardDataset(Path(path).absolute(), split, size, padded=padded)
+    return ShardDataset(Path(path).absolute(), split, size, padded=padded, verify=verify)
 
 
 class ShardDataset(SampleDataset):
@@ -69,14 +77,24 @@ class ShardDataset(SampleDataset):
     Attributes:
         path: The dataset's folder.
         split: The split's name.
+        verify: Whether checksums are compared.
         manifest: The dataset's description.
         shown: What samples show.
         views: The arrays behind it.
     """
 
-    def __init__(self, path: Path, split: str, size: Size = None, *, padded: bool = False) -> None:
+    def __init__(
+        self,
+        path: Path,
+        split: str,
+        size: Size = None,
+        *,
+        padded: bool = False,
+        verify: bool = False,
+    ) -> None:
         self.path = path
         self.split = split
+        self.verify = verify
         self.manifest: Manifest = read_manifest(path)
         if split not in self.manifest.splits:
             stored = ", ".join(self.manifest.splits)
@@ -93,37 +111,23 @@ class ShardDataset(SampleDataset):
         self._size = size
         self._padded = padded
         self._spec = self.manifest.splits[split]
-        self._columns = SplitColumns(path, split, self.manifest)
-        self._check_sizes()
+        expect_sizes(path, self.manifest, split)
+        self._columns = SplitColumns(path, split, self.manifest, verify=verify)
         make = _VIEWS[self.manifest.kind]
         fill = self.manifest.recipe.get("mask_padding", 0)
         self.shown = make(
             self._spec, size, str(path), self._columns, padded=padded, mask_fill=int(fill)
         )
         self.views: tuple[Part, ...] = tuple(p for shown in self.shown for p in shown.parts())
-        fixed = [shown for shown in self.shown if isinstance(shown, View)]
+        fixed = {v.name: v.field.name for v in self.shown if isinstance(v, View)}
         self._ragged = [shown for shown in self.shown if not isinstance(shown, View)]
-        self._rows = {v.name: FieldRows(path, self.manifest, split, v.field.name) for v in fixed}
+        self._rows = {
+            n: FieldRows(path, self.manifest, split, f, verify=verify) for n, f in fixed.items()
+        }
         self._show_all(self._spec.count)
 
-    def _check_sizes(self) -> None:
-        """Refuse a manifest whose file sizes do not follow from its shapes and counts."""
-        spec, container = self._spec, CONTAINERS[self.manifest.container]
-        for column, rows in spec.columns():
-            sizes = {
-                count: container.shard_nbytes(column, count, spec.capacity) for count in set(rows)
-            }
-            files = spec.files[column.name]
-            for index, (count, nbytes) in enumerate(zip(rows, files.nbytes, strict=True)):
-                expected = sizes[count] if spec.counts[index] else 0
-                if nbytes != expected:
-                    raise FormatError(
-                        f"{self.path / MANIFEST}: {self.split} shard {index} column {column.name}: "
-                        f"{nbytes} bytes, {count} rows need {expected}"
-                    )
-
     def _opening(self) -> tuple[Callable[..., SampleDataset], tuple[Any, ...]]:
-        made = partial(ShardDataset, padded=self._padded)
+        made = partial(ShardDataset, padded=self._padded, verify=self.verify)
         return made, (self.path, self.split, self._size)
 
     def __repr__(self) -> str:
@@ -139,7 +143,9 @@ class ShardDataset(SampleDataset):
         Raises:
             SelectionError: It is not stored.
         """
-        return ShardDataset(self.path, self.split, size, padded=self._padded)
+        made = ShardDataset(self.path, self.split, size, padded=self._padded, verify=self.verify)
+        made._chosen = self._chosen
+        return made
 
     @property
     def is_ragged(self) -> bool:

@@ -26,15 +26,17 @@ class SplitColumns:
         path: The dataset's folder.
         split: The split's name.
         manifest: The dataset's description.
+        verify: Compare checksums when shards are first touched.
 
     Attributes:
         maps: (column, shard) -> its map, [rows, *shape]; what is put there is not opened.
     """
 
-    def __init__(self, path: Path, split: str, manifest: Manifest) -> None:
+    def __init__(self, path: Path, split: str, manifest: Manifest, *, verify: bool = False) -> None:
         self.maps: dict[tuple[str, int], NDArray[Any]] = {}
         self._path = path
         self._split = split
+        self._verify = verify
         self._manifest = manifest
         self._spec = manifest.splits[split]
         self._columns = {column.name: (column, rows) for column, rows in self._spec.columns()}
@@ -54,7 +56,9 @@ class SplitColumns:
             if counts[shard] == 0:
                 found = np.empty((0, *column.shape), column.numpy_dtype)
             else:
-                found = open_column(self._path, self._manifest, self._split, name, shard)
+                found = open_column(
+                    self._path, self._manifest, self._split, name, shard, verify=self._verify
+                )
             self.maps[name, shard] = found
         return found
 

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from preprocess.images.options import ImageOptions, MetadataOptions, SplitOptions
     from preprocess.images.prepare import images_to_shards
     from preprocess.plan import RunOptions
+    from preprocess.repair import RepairReport, repair_dataset
     from preprocess.report import Report
     from preprocess.tables.options import TableOptions
     from preprocess.tables.prepare import table_to_shards
@@ -22,6 +23,7 @@ __all__ = [
     "ImageOptions",
     "MetadataOptions",
     "OutputError",
+    "RepairReport",
     "Report",
     "RunOptions",
     "SampleError",
@@ -34,6 +36,7 @@ __all__ = [
     "check_dataset",
     "export_tokens",
     "images_to_shards",
+    "repair_dataset",
     "table_to_shards",
     "tokens_to_shards",
 ]
@@ -41,6 +44,7 @@ __all__ = [
 _MODULES = {
     "ImageOptions": "images.options",
     "MetadataOptions": "images.options",
+    "RepairReport": "repair",
     "Report": "report",
     "RunOptions": "plan",
     "SplitOptions": "images.options",
@@ -51,6 +55,7 @@ _MODULES = {
     "check_dataset": "check",
     "export_tokens": "tokens.export",
     "images_to_shards": "images.prepare",
+    "repair_dataset": "repair",
     "table_to_shards": "tables.prepare",
     "tokens_to_shards": "tokens.prepare",
 }

@@ -16,7 +16,15 @@ from google_crc32c import value as crc32c
 
 from loaders.errors import FormatError, IncompleteError, VersionError
 from loaders.format.fields import MAX_COUNT, NEWEST_ROLES, FieldSpec
-from loaders.format.files import MANIFEST, REPORT, SKIPPED, WORK, read_json, to_json
+from loaders.format.files import (
+    MANIFEST,
+    REPORT,
+    SKIPPED,
+    WORK,
+    expect_inside,
+    read_json,
+    to_json,
+)
 from loaders.format.statistics import ChannelStatistics
 from loaders.format.strict import Place
 
@@ -399,6 +407,7 @@ def read_manifest(root: Path) -> Manifest:
                 "give the same prep command again to finish it"
             )
         raise IncompleteError(f"{root}: no {MANIFEST}: not a dataset that prep wrote")
+    expect_inside(root, path)
     value = read_json(path)
     manifest = Manifest.from_json(value, str(path))
     # Last: what is wrong in itself is said as such.

@@ -88,7 +88,7 @@ def plan_images(
             box_classes=box_classes,
             label_classes=several,
         )
-    return plan_run(listing, out, recipes, run_options)
+    return replace(plan_run(listing, out, recipes, run_options), aside={"limit": limit})
 
 
 def images_to_shards(

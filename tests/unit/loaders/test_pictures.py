@@ -99,6 +99,8 @@ def test_another_size_shares_everything_else(stored: Path) -> None:
     assert (other.split, other.path) == (ds.split, ds.path)
     assert min(other[0]["image"].shape[1:]) == 24
     assert "image_valid" in other[0]
+    chosen = ds.select([3, 1])
+    assert chosen.with_size(24).indices.tolist() == chosen.indices.tolist() == [3, 1]
 
 
 def test_a_size_that_does_not_fit_the_pixels_is_refused(stored: Path) -> None:
