@@ -110,6 +110,7 @@ def check_sources(sources: Sequence[Gatherable]) -> None:
                 f"{dataset.path}: rows that are as long as the longest of a batch cannot be mixed: "
                 "give length=..."
             )
+    _refuse_ragged(sources)
     first = sources[0]
     for dataset in sources[1:]:
         for what, one, other in zip(_FACTS, _facts(first), _facts(dataset), strict=True):
@@ -128,6 +129,14 @@ def _as_long_as_the_longest(dataset: Gatherable) -> str | None:
     tokens = any(part.name == TOKENS for part in dataset.views)
     lists = any(isinstance(part, ListPart) for part in dataset.views)
     return "tokens" if tokens else "lists" if lists else None
+
+
+def _refuse_ragged(sources: Sequence[Gatherable]) -> None:
+    for dataset in sources:
+        if isinstance(dataset, ShardDataset) and dataset.is_ragged:
+            raise SelectionError(
+                f"{dataset.path}: pictures of different sizes, and boxes, cannot be mixed"
+            )
 
 
 def _differing(one: Any, other: Any) -> tuple[Any, Any]:

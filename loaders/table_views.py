@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
+from pathlib import Path
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -14,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from loaders.errors import SelectionError
 from loaders.format.records import RecordPart
 from loaders.format.table_lists import length_dtype
 from loaders.format.table_schema import ColumnSpec, TableSchema
@@ -129,6 +131,17 @@ class Entry:
             codes[:, start : start + group.width] = group.stored_on_device(rows)
             start += group.width
         return codes.sub_(self.groups[0].first) if self.groups[0].first else codes
+
+
+def check_codes(root: Path, specs: Sequence[ColumnSpec], codes: Codes) -> None:
+    """Refuse to show codes narrower than they are.
+
+    Raises:
+        SelectionError: Some are int64, and int32 is asked for.
+    """
+    wide = [spec.name for spec in specs if spec.dtype == "int64" and holds_codes(spec)]
+    if codes == "int32" and wide:
+        raise SelectionError(f'{root}: codes of {wide} are int64: leave codes="int32" out')
 
 
 def table_entries(

@@ -1,7 +1,8 @@
 """What tables add on the reading side: batches of packed records, split into typed columns."""
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
@@ -13,7 +14,7 @@ from torch import Tensor
 
 from loaders.errors import SelectionError
 from loaders.field_rows import FieldRows
-from loaders.format.table_schema import ColumnSpec
+from loaders.format.promised import expect_sizes
 from loaders.format.table_statistics import ColumnStatistics
 from loaders.record_rows import RECORD, RecordPart
 from loaders.samples import CLASS, Batch, SampleDataset
@@ -23,7 +24,7 @@ from loaders.table_lists import list_entries, open_lists
 from loaders.table_numbers import Numeric, moments
 from loaders.table_stored import stored_columns
 from loaders.table_texts import open_texts
-from loaders.table_views import Codes, holds_codes, record_places, table_entries
+from loaders.table_views import Codes, check_codes, record_places, table_entries
 from loaders.token_store import LENGTH
 from loaders.views import Part, Take, fresh
 
@@ -42,10 +43,12 @@ def open_table(
     numeric: Numeric = "values",
     codes: Codes = "int64",
     shown: Shown = "columns",
+    verify: bool = False,
 ) -> "TableDataset":
     """Open a dataset that `prep table` wrote.
 
-    Manifest and schema are read; shards are mapped when they are first touched.
+    Manifest and schema are read, and the split's files are compared with the manifest in size;
+    shards are mapped when they are first touched.
 
     Args:
         path: The dataset's folder.
@@ -58,16 +61,19 @@ def open_table(
             well and which is half as much to write; the classes of a target stay int64.
         shown: "columns" makes these. "stored" gives records as they are, at the speed of a copy,
             for a model that calls `columns` by itself, or takes the narrow types.
+        verify: Compare the checksum of each file when it is first touched, which reads all of it:
+            a flipped bit is then a ChecksumError, not a sample.
 
     Raises:
         IncompleteError: There is no finished dataset in the folder.
         SelectionError: The dataset is none of a table, or has not this split, or codes beyond
             int32 where these are asked for.
-        FormatError: Manifest or schema is damaged.
+        MissingShardError: A file of the split is not there.
+        FormatError: Manifest or schema is damaged, or a file was cut or extended.
         VersionError: A newer format wrote it.
     """
     # Absolute: shards are opened later, perhaps from another working directory.
-    return TableDataset(Path(path).absolute(), split, numeric, codes, shown)
+    return TableDataset(Path(path).absolute(), split, numeric, codes, shown, verify=verify)
 
 
 class TableDataset(SampleDataset):
@@ -106,6 +112,7 @@ class TableDataset(SampleDataset):
         numeric: How numbers are shown.
         codes: What codes of features are widened to.
         shown: Whether batches hold columns, or records as stored.
+        verify: Whether checksums are compared.
         manifest: The dataset's description.
         schema: The columns, with their statistics over train.
         views: The arrays of a batch, for `Loader`: one.
@@ -125,6 +132,8 @@ class TableDataset(SampleDataset):
         numeric: Numeric = "values",
         codes: Codes = "int64",
         shown: Shown = "columns",
+        *,
+        verify: bool = False,
     ) -> None:
         options = (("numeric", numeric, Numeric), ("codes", codes, Codes), ("shown", shown, Shown))
         for name, value, known in options:
@@ -135,21 +144,24 @@ class TableDataset(SampleDataset):
         self.numeric: Numeric = numeric
         self.codes: Codes = codes
         self.shown: Shown = shown
+        self.verify = verify
         self.manifest, self.schema = read_table(path)
         if split not in self.manifest.splits:
             stored = ", ".join(self.manifest.splits)
             raise SelectionError(f"{path}: no split {split!r}; stored are {stored}: give split=...")
         record = checked_record(path, split, self.manifest, self.schema)
-        self._rows = FieldRows(path, self.manifest, split, RECORD)
+        expect_sizes(path, self.manifest, split)
+        self._rows = FieldRows(path, self.manifest, split, RECORD, verify=verify)
         self._show_all(self.manifest.splits[split].count)
         columns = sort_columns(self.schema, str(path))
-        self._check_codes([*columns.categorical, *columns.vectors])
+        check_codes(path, [*columns.categorical, *columns.vectors], codes)
         self._record = record
         self._stored = stored_columns(record, f"{path}: {split}")
         self.stored_places = self._stored.places
         self._entries = table_entries(self.schema, columns, numeric, codes=codes, record=record)
-        self._texts = open_texts(path, split, self.manifest, columns.vectors)
-        self._lists = open_lists(path, split, self.manifest, list_entries(self.schema, codes))
+        self._texts = open_texts(path, split, self.manifest, columns.vectors, verify=verify)
+        lists = list_entries(self.schema, codes)
+        self._lists = open_lists(path, split, self.manifest, lists, verify=verify)
         beside = (*self._texts.parts(), *self._lists.parts())
         self.views: tuple[Part, ...] = (RecordPart(self._rows.row_nbytes), *beside)
         self._categorical = columns.categorical
@@ -160,13 +172,9 @@ class TableDataset(SampleDataset):
         self.target_name = None if columns.target is None else columns.target.name
         self.classes = read_classes(path, self.manifest, columns.target)
 
-    def _check_codes(self, specs: Sequence[ColumnSpec]) -> None:
-        wide = [spec.name for spec in specs if spec.dtype == "int64" and holds_codes(spec)]
-        if self.codes == "int32" and wide:
-            raise SelectionError(f'{self.path}: codes of {wide} are int64: leave codes="int32" out')
-
     def _opening(self) -> tuple[Callable[..., SampleDataset], tuple[Any, ...]]:
-        return TableDataset, (self.path, self.split, self.numeric, self.codes, self.shown)
+        opening = partial(TableDataset, verify=self.verify)
+        return opening, (self.path, self.split, self.numeric, self.codes, self.shown)
 
     def __repr__(self) -> str:
         target = "no target" if self.target_name is None else f"target {self.target_name!r}"
