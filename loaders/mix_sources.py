@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from loaders.dataset import ShardDataset
 from loaders.errors import SelectionError
 from loaders.state import tokens_each
+from loaders.table_lists import ListPart
 from loaders.tables import TableDataset
 from loaders.token_rows import Chat, Padded
 from loaders.token_store import TOKENS
@@ -102,9 +103,10 @@ def check_sources(sources: Sequence[Gatherable]) -> None:
             )
         if not len(dataset):
             raise SelectionError(f"{dataset.path}: {dataset.split} has no samples to draw from")
-        if isinstance(dataset, TableDataset) and any(p.name == TOKENS for p in dataset.views):
+        wide = _as_long_as_the_longest(dataset)
+        if wide is not None:
             raise SelectionError(
-                f"{dataset.path}: a table with tokens cannot be mixed: its rows of tokens are as "
+                f"{dataset.path}: a table with {wide} cannot be mixed: its rows of {wide} are as "
                 "long as the longest of a batch"
             )
         rows = isinstance(dataset, TokenView) and isinstance(dataset.look, Padded | Chat)
@@ -113,6 +115,7 @@ def check_sources(sources: Sequence[Gatherable]) -> None:
                 f"{dataset.path}: rows that are as long as the longest of a batch cannot be mixed: "
                 "give length=..."
             )
+    _refuse_ragged(sources)
     first = sources[0]
     for dataset in sources[1:]:
         for what, one, other in zip(_FACTS, _facts(first), _facts(dataset), strict=True):
@@ -122,6 +125,23 @@ def check_sources(sources: Sequence[Gatherable]) -> None:
                     f"{dataset.path}: {what} {theirs}, {first.path} has {ours}: only datasets that "
                     "agree in this can be mixed"
                 )
+
+
+def _as_long_as_the_longest(dataset: Gatherable) -> str | None:
+    """Return what a table has beside its records, if anything."""
+    if not isinstance(dataset, TableDataset):
+        return None
+    tokens = any(part.name == TOKENS for part in dataset.views)
+    lists = any(isinstance(part, ListPart) for part in dataset.views)
+    return "tokens" if tokens else "lists" if lists else None
+
+
+def _refuse_ragged(sources: Sequence[Gatherable]) -> None:
+    for dataset in sources:
+        if isinstance(dataset, ShardDataset) and dataset.is_ragged:
+            raise SelectionError(
+                f"{dataset.path}: pictures of different sizes, and boxes, cannot be mixed"
+            )
 
 
 def _differing(one: Any, other: Any) -> tuple[Any, Any]:

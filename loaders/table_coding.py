@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from loaders.errors import SelectionError
 from loaders.format.out_of_range import OutOfRange, clip_or_drop, is_outside, narrow_floats
+from loaders.format.ragged import filled_up
 from loaders.format.table_schema import ColumnSpec
 from loaders.format.value_texts import text_of
 from loaders.table_values import MisfitError, Values, floats, is_missing, whole_numbers
@@ -64,7 +65,8 @@ def encode_column(
     """
     how: OutOfRange = "refuse" if spec.role == "target" else out_of_range
     if spec.kind == "vector":
-        return _encode_lists(spec, values, codes, how)
+        lists = encode_lists(spec, values, codes, how)
+        return Encoded(filled_up(lists.values, lists.counts, spec.length), lists.outside)
     if isinstance(values, np.ndarray) and values.ndim != 1:
         raise SelectionError(f"column {spec.name!r} has shape {values.shape}, expected [n]")
     try:
@@ -134,7 +136,7 @@ def _encode(spec: ColumnSpec, values: Values, codes: Codes | None, how: OutOfRan
 def _whole(
     spec: ColumnSpec, values: Values, how: OutOfRange
 ) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    kind = "integer" if spec.kind == "vector" else spec.kind
+    kind = spec.kind
     try:
         return whole_numbers(values, kind, spec.exponent, unsigned=spec.unsigned)
     except MisfitError:
@@ -197,36 +199,83 @@ def _look(spec: ColumnSpec, codes: Codes | None) -> Callable[[Any], int]:
     return known if spec.buckets is None else hashed
 
 
-def _encode_lists(
-    spec: ColumnSpec, values: Values, codes: Codes | None, how: OutOfRange
-) -> Encoded:
-    """Encode lists: what one of texts lacks to its length is missing, others are of one length."""
-    exact = codes is None and spec.buckets is None
-    rows: list[int] = []
+@dataclass(frozen=True, slots=True)
+class EncodedLists:
+    """Lists of a column, encoded.
+
+    Attributes:
+        values: [m] of the stored dtype: what all lists hold, one after the other.
+        counts: [n] int64: values of each; none of a missing one.
+        missing: [n] bool.
+        outside: Numbers that had no code.
+    """
+
+    values: NDArray[Any]
+    counts: NDArray[np.int64]
+    missing: NDArray[np.bool_]
+    outside: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedRows:
+    """Samples as they are stored.
+
+    Attributes:
+        records: [n].
+        lists: Ragged lists beside them, by column.
+        outside: Numbers that had no code, by column.
+    """
+
+    records: NDArray[Any]
+    lists: dict[str, EncodedLists]
+    outside: dict[str, int]
+
+
+def encode_lists(
+    spec: ColumnSpec, values: Values, codes: Codes | None, out_of_range: OutOfRange = "refuse"
+) -> EncodedLists:
+    """Encode lists.
+
+    Args:
+        spec: The column.
+        values: [n] lists, or [n, length].
+        codes: Of a column with a vocabulary.
+        out_of_range: What becomes of numbers that have no code.
+
+    Raises:
+        SelectionError: A value is not of the column's kind, or outside what is stored; or a list
+            has more values than there is room for, or other ones than all that are stored have.
+    """
+    counts = np.zeros(len(values), np.int64)
+    missing = np.zeros(len(values), np.bool_)
     flat: list[Any] = []
     for row, value in enumerate(values):
         is_list = hasattr(value, "__len__") and not isinstance(value, str | bytes)
         if not is_list and is_missing(value):
-            if not spec.nullable:
+            if not spec.nullable and spec.layout == "fixed":
                 raise _error(spec, row, value, _NO_CODE)
+            missing[row] = True
             continue
         if not is_list:
             raise _error(spec, row, value, "is no list")
-        if len(value) != spec.length and (exact or len(value) > spec.length):
-            count = spec.length if exact else f"up to {spec.length}"
-            raise _error(spec, row, value, f"has {len(value)} values, expected {count}")
-        rows += [row] * len(value)
+        _check_length(spec, row, value, exact=codes is None and spec.buckets is None)
+        counts[row] = len(value)
         flat += value.tolist() if isinstance(value, np.ndarray) else value
-    missing = np.nan if spec.dtype.startswith("float") else 0
-    found = np.full((len(values), spec.length), missing, spec.dtype)
-    at = np.array(rows, np.int64)
     try:
-        encoded = _encode(spec, flat, codes, how)
+        encoded = _encode(spec.item, flat, codes, out_of_range)
     except MisfitError as bad:
-        raise _error(spec, rows[bad.position], flat[bad.position], bad.reason) from bad
-    _, firsts, counts = np.unique(at, return_index=True, return_counts=True)
-    found[at, np.arange(len(at)) - np.repeat(firsts, counts)] = encoded.codes
-    return Encoded(found, encoded.outside)
+        row = int(np.searchsorted(np.cumsum(counts), bad.position, side="right"))
+        raise _error(spec, row, flat[bad.position], bad.reason) from bad
+    return EncodedLists(encoded.codes, counts, missing, encoded.outside)
+
+
+def _check_length(spec: ColumnSpec, row: int, value: Any, *, exact: bool) -> None:
+    if spec.layout == "ragged":
+        return
+    exact = exact and spec.layout == "fixed"
+    if len(value) > spec.length or (exact and len(value) < spec.length):
+        count = spec.length if exact else f"up to {spec.length}"
+        raise _error(spec, row, value, f"has {len(value)} values, expected {count}")
 
 
 def _error(spec: ColumnSpec, row: int, value: Any, reason: str) -> SelectionError:

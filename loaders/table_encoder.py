@@ -11,12 +11,22 @@ from torch import Tensor
 
 from loaders.errors import SelectionError
 from loaders.format.out_of_range import OUT_OF_RANGE, OutOfRange
+from loaders.format.ragged import filled_up, length_codes
 from loaders.format.table_schema import ColumnSpec
-from loaders.table_coding import DATETIME_PARTS, UNKNOWN, encode_column, encode_part
+from loaders.table_coding import (
+    DATETIME_PARTS,
+    UNKNOWN,
+    EncodedRows,
+    encode_column,
+    encode_lists,
+    encode_part,
+)
+from loaders.table_columns import TARGET, sort_columns
 from loaders.table_files import read_table, read_vocabulary
+from loaders.table_lists import list_entries, padded_bytes
 from loaders.table_numbers import Numeric
 from loaders.table_values import Values
-from loaders.table_views import TARGET, sort_columns, table_entries
+from loaders.table_views import table_entries
 
 _FIRST: Final = 2
 """Code of the first value of a vocabulary."""
@@ -85,6 +95,9 @@ class TableEncoder:
         manifest, self.schema = read_table(root)
         columns = sort_columns(self.schema, str(root))
         self._entries = table_entries(self.schema, columns, numeric)
+        self._lists = list_entries(self.schema)
+        features = [spec for spec in self.schema.columns if spec.role == "feature"]
+        self._known = [spec for spec in features if spec.vocabulary is not None]
         self._target = None if columns.target is None else columns.target.name
         self._codes = {
             spec.name: {
@@ -118,14 +131,34 @@ class TableEncoder:
                 (`when`) where they are not given.
 
         Returns:
-            [n] of the schema's record dtype, byte for byte what `prep table` would store.
+            [n] of the schema's record dtype, byte for byte what `prep table` would store. Of ragged
+            lists that is how many values each has; see `lists`.
 
         Raises:
             SelectionError: A column is not there, or a value is not of its kind or outside what is
                 stored; it names column, row (from 0) and value.
         """
-        records, _ = self._encoded(data)
-        return records
+        return self._encoded(_columns(data)).records
+
+    def lists(
+        self, data: Mapping[str, Any] | Frame
+    ) -> dict[str, tuple[NDArray[Any], NDArray[np.uint64]]]:
+        """Encode the ragged lists of samples, which lie beside the records.
+
+        Args:
+            data: As for `encode`.
+
+        Returns:
+            Column -> the values of all lists, one after the other, and [n + 1] where each begins
+            and the last ends: byte for byte what `prep table` would store.
+
+        Raises:
+            SelectionError: As for `encode`.
+        """
+        return {
+            name: (found.values, np.concatenate([[0], np.cumsum(found.counts)]).astype(np.uint64))
+            for name, found in self._encoded(_columns(data)).lists.items()
+        }
 
     def outside(self, data: Mapping[str, Any] | Frame) -> dict[str, int]:
         """Count the numbers of samples that have no code, and what `out_of_range` says became.
@@ -139,25 +172,38 @@ class TableEncoder:
         Raises:
             SelectionError: As for `encode`.
         """
-        _, outside = self._encoded(data)
-        return outside
+        outside = self._encoded(_columns(data)).outside
+        return {name: count for name, count in outside.items() if count}
 
-    def _encoded(self, data: Mapping[str, Any] | Frame) -> tuple[NDArray[Any], dict[str, int]]:
-        given = _columns(data)
+    def _encoded(self, given: Mapping[str, Any]) -> EncodedRows:
         found = {spec.name: self._values(spec, given) for spec in self.schema.columns}
         counts = {name: len(values) for name, values in found.items() if values is not None}
         if len(set(counts.values())) > 1:
             raise SelectionError(f"columns of different lengths: {counts}")
         records = np.zeros(next(iter(counts.values()), 0), self.schema.record_dtype)
-        outside: dict[str, int] = {}
+        made = EncodedRows(records, {}, {})
         for spec in self.schema.columns:
             values = found[spec.name]
             if values is not None:
-                codes = self._codes.get(spec.name)
-                encoded = encode_column(spec, values, codes, self._out_of_range)
-                records[spec.name] = encoded.codes
-                outside[spec.name] = encoded.outside
-        return records, {name: count for name, count in outside.items() if count}
+                self._encode_column(spec, values, made)
+        return made
+
+    def _encode_column(self, spec: ColumnSpec, values: Values, made: EncodedRows) -> None:
+        """Put what is stored of a column in its place."""
+        codes, how = self._codes.get(spec.name), self._out_of_range
+        if spec.layout == "fixed":
+            encoded = encode_column(spec, values, codes, how)
+            stored, made.outside[spec.name] = encoded.codes, encoded.outside
+        else:
+            lists = encode_lists(spec, values, codes, how)
+            made.outside[spec.name] = lists.outside
+            name = self.schema.length_names[spec.name]
+            made.records[name] = length_codes(lists.counts, lists.missing)
+            if spec.layout == "ragged":
+                made.lists[spec.name] = lists
+                return
+            stored = filled_up(lists.values, lists.counts, spec.length)
+        made.records[spec.name] = stored.reshape(made.records[spec.name].shape)
 
     def batch(self, data: Mapping[str, Any] | Frame) -> dict[str, Tensor]:
         """Encode samples into a batch.
@@ -182,26 +228,35 @@ class TableEncoder:
                     "text, and the end-of-text token behind them, in 'tokens', padded to the "
                     "longest, and their number in 'length'"
                 )
-        records = self.encode(data)
+        made = self._encoded(given)
+        records = made.records
         rows = torch.from_numpy(records.view(np.uint8).reshape(len(records), records.itemsize))
         left_out = self._target is not None and self._target not in given
         entries = [e for e in self._entries if not (left_out and e.name == TARGET)]
-        return {entry.name: entry.show(rows) for entry in entries}
+        shown = {entry.name: entry.show(rows) for entry in entries}
+        for entry in self._lists:
+            lists = made.lists[entry.spec.name]
+            padded = padded_bytes(lists.values, lists.counts)
+            shown[entry.spec.name] = entry.show(padded, shown[entry.length_name])
+        return shown
 
-    def unknown(self, records: NDArray[Any]) -> dict[str, int]:
+    def unknown(
+        self, records: NDArray[Any], lists: Mapping[str, tuple[NDArray[Any], Any]] | None = None
+    ) -> dict[str, int]:
         """Count the values of records that no vocabulary has.
 
         Args:
             records: [n], from `encode`.
+            lists: From `lists`; without, ragged lists are left out.
 
         Returns:
             Column -> how many, for each feature with a vocabulary.
         """
-        return {
-            spec.name: int(np.count_nonzero(records[spec.name] == UNKNOWN))
-            for spec in self.schema.columns
-            if spec.vocabulary is not None and spec.role == "feature"
-        }
+        codes = {spec.name: records[spec.name] for spec in self._known if spec.layout != "ragged"}
+        beside = {} if lists is None else lists
+        codes |= {s.name: beside[s.name][0] for s in self._known if s.name in beside}
+        names = [spec.name for spec in self._known if spec.name in codes]
+        return {name: int(np.count_nonzero(codes[name] == UNKNOWN)) for name in names}
 
     def _values(self, spec: ColumnSpec, given: Mapping[str, Any]) -> Values | None:
         if spec.name in given:

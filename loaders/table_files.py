@@ -4,7 +4,8 @@ from pathlib import Path
 from typing import Final
 
 from loaders.errors import FormatError, SelectionError
-from loaders.format.files import checksum, read_json
+from loaders.format.files import checksum, expect_inside, read_json
+from loaders.format.records import RECORD, RecordPart
 from loaders.format.spec import Manifest, read_manifest
 from loaders.format.strict import Place
 from loaders.format.table_schema import (
@@ -41,6 +42,24 @@ def read_table(root: Path) -> tuple[Manifest, TableSchema]:
     return manifest, schema
 
 
+def checked_record(
+    root: Path, split: str, manifest: Manifest, schema: TableSchema
+) -> tuple[RecordPart, ...]:
+    """Return the parts of the records of a split, as they are stored.
+
+    Raises:
+        FormatError: They are not those of the schema.
+    """
+    fields = {field.name: field for field in manifest.splits[split].fields}
+    record = fields[RECORD].record if RECORD in fields else None
+    if record is None or sorted(record) != sorted(schema.record):
+        raise FormatError(
+            f"{root}: {split} has no field {RECORD!r} of the columns in the schema; "
+            'run "prep check" or prepare it again'
+        )
+    return record
+
+
 def read_vocabulary(root: Path, manifest: Manifest, spec: ColumnSpec) -> tuple[str, ...]:
     """Read the values of a column, in the order of their codes; () for one without a vocabulary.
 
@@ -51,6 +70,7 @@ def read_vocabulary(root: Path, manifest: Manifest, spec: ColumnSpec) -> tuple[s
     if spec.vocabulary is None:
         return ()
     path = root / spec.vocabulary
+    expect_inside(root, path)
     place = Place(str(path))
     entry = place.mapping(read_json(path), {"values", "counts"})
     found = (path.stat().st_size, checksum(path))
@@ -64,3 +84,17 @@ def read_vocabulary(root: Path, manifest: Manifest, spec: ColumnSpec) -> tuple[s
         f"{spec.values} different strings",
     )
     return tuple(values)
+
+
+def read_classes(root: Path, manifest: Manifest, target: ColumnSpec | None) -> tuple[str, ...]:
+    """Read the classes of a target; () where it has none, or there is none.
+
+    Raises:
+        MissingShardError: The file is not there.
+        FormatError: It is not what manifest and schema promise.
+    """
+    if target is None:
+        return ()
+    if target.kind == "boolean":
+        return ("false", "true")
+    return read_vocabulary(root, manifest, target)

@@ -59,7 +59,7 @@ class TableTexts:
 
 
 def open_texts(
-    path: Path, split: str, manifest: Manifest, vectors: Sequence[ColumnSpec]
+    path: Path, split: str, manifest: Manifest, vectors: Sequence[ColumnSpec], *, verify: bool
 ) -> TableTexts:
     """Open the texts of a split.
 
@@ -68,6 +68,7 @@ def open_texts(
         split: One of its splits.
         manifest: Its description.
         vectors: Columns that are entries of their own.
+        verify: Compare checksums when shards are first touched.
 
     Raises:
         SelectionError: One of these has the name of an entry.
@@ -80,7 +81,7 @@ def open_texts(
             f"{path}: a list column is called {TOKENS!r} or {LENGTH!r}, as entries of batches are: "
             "give it another name and prepare the table again"
         )
-    store = TokenStore(path, split)
+    store = TokenStore(path, split, verify=verify)
     ids = (store.tokenizer_id("pad_id"), store.tokenizer_id("eos_id"), 0)
     fill = next(number for number in ids if number is not None)
     return TableTexts(Padded(store, Width(None, 1), fill, Labels(store)))

@@ -265,6 +265,8 @@ def _number(value: Any) -> Decimal:
         return value
     if isinstance(value, Integral | np.bool_):
         return Decimal(int(value))
+    if isinstance(value, np.float32 | np.float16):
+        return Decimal(str(value))  # the shortest text that gives it, not what float64 adds
     if isinstance(value, Real):
         return Decimal(repr(float(value)))
     raise TypeError("is no number")

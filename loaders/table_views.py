@@ -4,9 +4,10 @@ Columns of one dtype lie side by side in a record, so a few slices are all that 
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
+from pathlib import Path
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -14,26 +15,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from loaders.errors import FormatError, SelectionError
+from loaders.errors import SelectionError
 from loaders.format.records import RecordPart
-from loaders.format.table_column import ENTRIES
+from loaders.format.table_lists import length_dtype
 from loaders.format.table_schema import ColumnSpec, TableSchema
+from loaders.table_columns import CATEGORICAL, NUMERIC, TARGET, Columns
 from loaders.table_floats import Floats
 from loaders.table_numbers import Numeric, Step, standard_steps, value_steps
 from loaders.table_put import Put
+from loaders.table_stored import TORCH_DTYPES
 from loaders.views import Take, fresh
-
-NUMERIC, CATEGORICAL, TARGET = ENTRIES
-
-_TORCH: Final = {
-    "uint8": torch.uint8,
-    "uint16": torch.uint16,
-    "int32": torch.int32,
-    "int64": torch.int64,
-    "float32": torch.float32,
-    "float64": torch.float64,
-}
-
 
 _NUMPY: Final[dict[str, np.dtype[Any]]] = {"int32": np.dtype(np.int32), "int64": np.dtype(np.int64)}
 
@@ -78,7 +69,7 @@ class Group:
         """Return the same on the device of the bytes."""
         pieces = [rows[:, span] for span in self.spans]
         joined = pieces[0] if len(pieces) == 1 else torch.cat(pieces, dim=1)
-        return joined.view(_TORCH[self.dtype])
+        return joined.view(TORCH_DTYPES[self.dtype])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -134,7 +125,7 @@ class Entry:
         if self.floats is not None:
             return self.floats.on_device(rows)
         size = (len(rows), sum(group.width for group in self.groups))
-        codes = torch.empty(size, dtype=_TORCH[self.codes], device=rows.device)
+        codes = torch.empty(size, dtype=TORCH_DTYPES[self.codes], device=rows.device)
         start = 0
         for group in self.groups:
             codes[:, start : start + group.width] = group.stored_on_device(rows)
@@ -142,53 +133,15 @@ class Entry:
         return codes.sub_(self.groups[0].first) if self.groups[0].first else codes
 
 
-@dataclass(frozen=True, slots=True)
-class Columns:
-    """What each column of a table is shown as.
-
-    Attributes:
-        numeric: Columns of "numeric", in its order: that of the record.
-        categorical: Columns of "categorical".
-        vectors: Columns that are entries of their own.
-        target: The column to predict.
-    """
-
-    numeric: tuple[ColumnSpec, ...]
-    categorical: tuple[ColumnSpec, ...]
-    vectors: tuple[ColumnSpec, ...]
-    target: ColumnSpec | None
-
-
-def sort_columns(schema: TableSchema, where: str) -> Columns:
-    """Say what each column is shown as.
-
-    Args:
-        schema: Of the table.
-        where: Names the dataset in errors.
+def check_codes(root: Path, specs: Sequence[ColumnSpec], codes: Codes) -> None:
+    """Refuse to show codes narrower than they are.
 
     Raises:
-        FormatError: There are several targets.
-        SelectionError: A vector has the name of another entry.
+        SelectionError: Some are int64, and int32 is asked for.
     """
-    by_name = {spec.name: spec for spec in schema.columns}
-    stored = [by_name[name] for name, _, _ in schema.record if name in by_name]
-    targets = [spec for spec in stored if spec.role == "target"]
-    if len(targets) > 1:
-        raise FormatError(f"{where}: several targets: {[spec.name for spec in targets]}")
-    features = [spec for spec in stored if spec.role == "feature"]
-    vectors = tuple(spec for spec in features if spec.kind == "vector")
-    for spec in vectors:
-        if spec.name in ENTRIES:
-            raise SelectionError(
-                f"{where}: a vector column is called {spec.name!r}, as an entry of batches is: "
-                "give it another name and prepare the table again"
-            )
-    return Columns(
-        numeric=tuple(s for s in features if s.kind not in {"vector", "categorical"}),
-        categorical=tuple(s for s in features if s.kind == "categorical"),
-        vectors=vectors,
-        target=targets[0] if targets else None,
-    )
+    wide = [spec.name for spec in specs if spec.dtype == "int64" and holds_codes(spec)]
+    if codes == "int32" and wide:
+        raise SelectionError(f'{root}: codes of {wide} are int64: leave codes="int32" out')
 
 
 def table_entries(
@@ -215,7 +168,9 @@ def table_entries(
         *(
             _entry(spec.name, _groups((spec,), places, "values"), codes=codes)
             for spec in columns.vectors
+            if spec.layout != "ragged"
         ),
+        *_length_entries(schema, columns, places),
     ]
     target = columns.target
     if target is not None:
@@ -224,6 +179,23 @@ def table_entries(
             groups = iter([Group(target.dtype, (places[target.name],), first=1)])
         entries.append(_entry(TARGET, groups, flat=target.kind != "vector"))
     return tuple(entry for entry in entries if entry.groups)
+
+
+def _length_entries(
+    schema: TableSchema, columns: Columns, places: Mapping[str, slice]
+) -> Iterator[Entry]:
+    """Yield how many values lists have, -1 where one is missing, in the order of the lists."""
+    for spec in columns.vectors:
+        if spec.layout != "fixed":
+            name = schema.length_names[spec.name]
+            group = Group(length_dtype(spec), (places[name],), first=1)
+            yield Entry(name, (group,), flat=True)
+
+
+def item_entry(spec: ColumnSpec, codes: Codes) -> Entry:
+    """Return what shows the values of lists of a column, of which each row is one."""
+    places = {spec.name: slice(0, np.dtype(spec.dtype).itemsize)}
+    return _entry(spec.name, _groups((spec.item,), places, "values"), codes=codes)
 
 
 def _entry(
@@ -246,7 +218,7 @@ def record_places(record: Sequence[RecordPart]) -> dict[str, slice]:
 
 
 def _groups(
-    specs: Sequence[ColumnSpec], places: dict[str, slice], numeric: Numeric
+    specs: Sequence[ColumnSpec], places: Mapping[str, slice], numeric: Numeric
 ) -> Iterator[Group]:
     """Yield columns, which come in the order of the record, as one group a dtype."""
     for (dtype, nullable, _), found in groupby(specs, key=_form):

@@ -12,6 +12,7 @@ from loaders.errors import FormatError, SelectionError
 from loaders.format.columns import open_column
 from loaders.format.containers import CONTAINERS
 from loaders.format.fields import FieldSpec
+from loaders.format.promised import expect_sizes
 from loaders.format.spec import (
     Manifest,
     SplitSpec,
@@ -49,6 +50,7 @@ class TokenStore:
         path: The dataset's folder, or the file.
         split: The split's name.
         file: Another trainer's file, opened: it stands for a dataset of one shard, layout stream.
+        verify: Compare checksums when shards are first touched.
 
     Attributes:
         path: The dataset's folder.
@@ -62,12 +64,16 @@ class TokenStore:
 
     Raises:
         SelectionError: It holds no tokens, or not this split.
-        FormatError: The manifest is damaged.
+        MissingShardError: A file of the split is not there.
+        FormatError: The manifest is damaged, or a file was cut or extended.
     """
 
-    def __init__(self, path: Path, split: str, file: TokenFile | None = None) -> None:
+    def __init__(
+        self, path: Path, split: str, file: TokenFile | None = None, *, verify: bool = False
+    ) -> None:
         self.path = path
         self.split = split
+        self._verify = verify
         self._file = file
         self.manifest: Manifest = read_manifest(path) if file is None else _described(file, split)
         held = {field.name for spec in self.manifest.splits.values() for field in spec.fields}
@@ -95,14 +101,16 @@ class TokenStore:
         self._row_ends = np.cumsum(spec.counts, dtype=np.int64)  # [shards]
         self._row_starts = np.concatenate(([0], self._row_ends))
         self._maps: dict[tuple[str, int], NDArray[Any]] = {}
-        if file is not None:
+        if file is None:
+            expect_sizes(path, self.manifest, split)
+        else:
             self._maps[TOKENS, 0] = file.values
             self._maps[f"{TOKENS}_offsets", 0] = file.offsets.view("<i8")
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self._file is not None:
             return TokenStore, (self.path, self.split, self._file)
-        return _reopen, (self.path, self.split, self.fingerprint)
+        return _reopen, (self.path, self.split, self._verify, self.fingerprint)
 
     def __len__(self) -> int:
         return self._spec.count
@@ -121,8 +129,11 @@ class TokenStore:
         """Return an id that the manifest states; None where it does not."""
         tokenizer = self.manifest.recipe.get("tokenizer")
         value = tokenizer.get(name) if isinstance(tokenizer, dict) else None
-        if value is not None and type(value) is not int:
-            raise FormatError(f"{self.path}: recipe.tokenizer.{name} is {value!r}, not an integer")
+        most = int(np.iinfo(self.dtype).max)
+        if value is not None and not (type(value) is int and 0 <= value <= most):
+            raise FormatError(
+                f"{self.path}: recipe.tokenizer.{name} is {value!r}, not an integer in 0..{most}"
+            )
         return value
 
     def fill(self, given: int | None, why: str, remedy: str) -> int:
@@ -172,7 +183,8 @@ class TokenStore:
             if counts[shard] == 0:
                 found = np.empty((0, *column.shape), column.numpy_dtype)
             else:
-                found = open_column(self.path, self.manifest, self.split, name, shard)
+                place = (self.path, self.manifest, self.split, name, shard)
+                found = open_column(*place, verify=self._verify)
             self._maps[name, shard] = found
         return found
 
@@ -280,9 +292,9 @@ def concatenate_into(pieces: Sequence[NDArray[Any]], buffer: NDArray[Any]) -> No
         np.concatenate(pieces, out=buffer.reshape(-1))
 
 
-def _reopen(path: Path, split: str, fingerprint: str) -> TokenStore:
+def _reopen(path: Path, split: str, verify: bool, fingerprint: str) -> TokenStore:  # noqa: FBT001
     """Open the dataset again in another process, and only the very same one."""
-    store = TokenStore(path, split)
+    store = TokenStore(path, split, verify=verify)
     if store.fingerprint != fingerprint:
         raise FormatError(f"{path}: the dataset was replaced while it was open; open it again")
     return store

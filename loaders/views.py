@@ -48,6 +48,14 @@ class View:
         """Return shape and dtype of the array that takes the rows of a batch."""
         return (len(indices), *self.field.shape), self.field.numpy_dtype
 
+    def parts(self) -> tuple["View", ...]:
+        """Return the array of a batch that it fills: itself."""
+        return (self,)
+
+    def shown(self, rows: Mapping[str, Tensor]) -> dict[str, Any]:
+        """Return its entry of a batch."""
+        return {self.name: self.show(rows[self.name])}
+
 
 class Part(Protocol):
     """One array of a batch on its way from the maps to `show`."""

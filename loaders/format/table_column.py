@@ -1,7 +1,7 @@
 """One column of a table: how its values are written as numbers of one dtype, and back."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, get_args
 
 import numpy as np
@@ -15,6 +15,7 @@ ColumnKind = Literal[
 ]
 ColumnRole = Literal["feature", "target"]
 ColumnDtype = Literal["uint8", "uint16", "int32", "int64", "float32", "float64"]
+ListLayout = Literal["fixed", "padded", "ragged"]
 
 _FLOATS: Final = ("float32", "float64")
 _CODES: Final = ("uint8", "uint16", "int32", "int64")
@@ -53,7 +54,8 @@ class ColumnSpec:
         kind: What its values are.
         role: What they are for.
         dtype: Stored type.
-        length: Values of a vector; 1 for all others.
+        length: Values of a vector, of lists of several lengths those of the longest; 1 for all
+            others.
         offset: See above.
         exponent: See above.
         nullable: Code 0 is a missing value; False for int64 alone, whose offset is then 0, or 2**63
@@ -65,6 +67,8 @@ class ColumnSpec:
         buckets: Of a hashed column: 0 is missing, others 1 + CRC-32C of the UTF-8 % buckets.
         statistics: Of a numeric column.
         losses: What was lost on the way.
+        layout: Of lists: "fixed" where all have as many values; else "padded", filled up in the
+            record to the longest, or "ragged", a field beside it. See `table_lists`.
     """
 
     name: str
@@ -80,6 +84,7 @@ class ColumnSpec:
     buckets: int | None = None
     statistics: ColumnStatistics | None = None
     losses: tuple[Loss, ...] = ()
+    layout: ListLayout = "fixed"
 
     def __post_init__(self) -> None:
         """Refuse attributes that do not go together."""
@@ -91,6 +96,7 @@ class ColumnSpec:
         place.expect(self.dtype in allowed, self.dtype, f"a dtype of {allowed} for {self.kind}")
         most = MAX_RECORD_NBYTES if self.kind == "vector" else 1
         place.at("length").integer(self.length, low=1, high=most)
+        self._check_layout(place.at("layout"))
         place.at("offset").integer(self.offset, low=-_MAX_OFFSET, high=_MAX_OFFSET)
         place.at("exponent").integer(self.exponent, low=-_MAX_EXPONENT, high=_MAX_EXPONENT)
         self._check_nullable(place.at("nullable"))
@@ -113,6 +119,15 @@ class ColumnSpec:
             place.expect(
                 self.cardinality - 1 <= top, self.cardinality, f"codes that fit {self.dtype}"
             )
+
+    def _check_layout(self, place: Place) -> None:
+        """Refuse layouts of what is no list, and lists without anything to fill them up with."""
+        place.expect(self.layout in get_args(ListLayout), self.layout, f"{get_args(ListLayout)}")
+        if self.layout != "fixed":
+            is_list = self.kind == "vector" and self.role == "feature"
+            place.expect(is_list, self.layout, "fixed for what is no list of a feature")
+            filled = self.nullable or self.layout == "ragged"
+            place.expect(filled, self.layout, "ragged where no code is kept for missing values")
 
     def _check_nullable(self, place: Place) -> None:
         """Refuse columns that need a code for missing values, or have room for one."""
@@ -142,6 +157,13 @@ class ColumnSpec:
         return whole and self.bounds[1] >= _UNSIGNED
 
     @property
+    def item(self) -> "ColumnSpec":
+        """A column of what a list holds, one value in each row."""
+        codes = self.vocabulary is not None or self.buckets is not None
+        kind: ColumnKind = "float" if self.dtype in _FLOATS else "integer"
+        return replace(self, kind="categorical" if codes else kind, length=1, layout="fixed")
+
+    @property
     def cardinality(self) -> int | None:
         """Codes that may occur: rows of an embedding; None where values are no codes."""
         if self.kind == "boolean":
@@ -168,6 +190,8 @@ class ColumnSpec:
             "buckets": self.buckets,
             "statistics": None if self.statistics is None else self.statistics.to_json(),
             "losses": [loss.to_json() for loss in self.losses],
+            # Schemas without such lists are those of before there were any.
+            **({} if self.layout == "fixed" else {"layout": self.layout}),
         }
 
     @classmethod
@@ -176,7 +200,9 @@ class ColumnSpec:
         numbers = {"length", "offset", "exponent"}
         texts = {"name", "kind", "role", "dtype"}
         own = {"nullable", "vocabulary", "values", "buckets", "statistics", "losses"}
-        entry = place.mapping(value, numbers | texts | own)
+        given = place.partial_mapping(value, numbers | texts | own | {"layout"})
+        entry = place.mapping({"layout": "fixed", **given}, numbers | texts | own | {"layout"})
+        layout = place.at("layout").text(entry["layout"])
         kind, role, dtype = (place.at(n).text(entry[n]) for n in ("kind", "role", "dtype"))
         vocabulary, statistics = entry["vocabulary"], entry["statistics"]
         at = place.at("losses")
@@ -196,6 +222,7 @@ class ColumnSpec:
             if statistics is None
             else ColumnStatistics.from_json(place.at("statistics"), statistics),
             losses=tuple(Loss.from_json(at, item) for item in at.sequence(entry["losses"])),
+            layout=_one_of(place.at("layout"), layout, get_args(ListLayout)),
         )
 
 

@@ -5,13 +5,15 @@ is written as such a number and back, and what was found over the training rows.
 """
 
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
 from loaders.errors import FormatError
-from loaders.format.files import checksum, read_json, to_json
+from loaders.format.fields import FieldSpec
+from loaders.format.files import checksum, expect_inside, read_json, to_json
 from loaders.format.records import (
     MAX_PARTS,
     RecordPart,
@@ -21,7 +23,14 @@ from loaders.format.records import (
 )
 from loaders.format.spec import Manifest
 from loaders.format.strict import Place
-from loaders.format.table_column import ColumnDtype, ColumnKind, ColumnRole, ColumnSpec
+from loaders.format.table_column import (
+    ColumnDtype,
+    ColumnKind,
+    ColumnRole,
+    ColumnSpec,
+    ListLayout,
+)
+from loaders.format.table_lists import LIST_ROLE, length_names, list_fields, parts_of
 from loaders.format.table_statistics import QUANTILES, ColumnStatistics, Loss
 
 __all__ = [
@@ -32,6 +41,7 @@ __all__ = [
     "ColumnRole",
     "ColumnSpec",
     "ColumnStatistics",
+    "ListLayout",
     "Loss",
     "TableSchema",
     "read_table_schema",
@@ -59,12 +69,23 @@ class TableSchema:
         one run of each. What is stored in another order is described by its field.
         """
         together = sorted(self.columns, key=_entry)
-        return pack_record((spec.name, spec.dtype, spec.length) for spec in together)
+        lengths = self.length_names
+        return pack_record(part for spec in together for part in parts_of(spec, lengths))
 
     @property
     def record_dtype(self) -> np.dtype[Any]:
         """The structured dtype of a sample."""
         return record_dtype(self.record)
+
+    @property
+    def length_names(self) -> dict[str, str]:
+        """The part of the record that says how many values a list has, of each that varies."""
+        return length_names(self.columns)
+
+    @property
+    def list_fields(self) -> dict[str, FieldSpec]:
+        """The field beside the record that holds the values of a column of ragged lists."""
+        return list_fields(self.columns)
 
     def column(self, name: str) -> ColumnSpec:
         """Return a column by its name.
@@ -138,6 +159,7 @@ def read_table_schema(root: Path, manifest: Manifest) -> TableSchema | None:
     if promised is None:
         return None
     path = root / TABLE_SCHEMA
+    expect_inside(root, path)
     schema = TableSchema.from_json(read_json(path), str(path))
     found = (path.stat().st_size, checksum(path))
     Place(str(path)).expect(found == promised, found, f"size and CRC-32C {promised}")
@@ -148,7 +170,14 @@ def read_table_schema(root: Path, manifest: Manifest) -> TableSchema | None:
                 spec.vocabulary,
                 "a file that the manifest names",
             )
+    lists = sorted(schema.list_fields.values(), key=attrgetter("name"))
     for split in manifest.splits.values():
+        found_lists = [field for field in split.fields if field.role == LIST_ROLE]
+        Place(str(path)).expect(
+            sorted(found_lists, key=attrgetter("name")) == lists,
+            [field.name for field in lists],
+            "the ragged lists of the manifest",
+        )
         for field in split.fields:
             if field.record is not None:
                 Place(str(path)).expect(

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from loaders.format.files import write_all
 from loaders.format.table_schema import ColumnSpec, TableSchema
 from preprocess.errors import output_error
-from preprocess.tables.encode import NO_CLASS, UNKNOWN, different_texts_in, is_coded
+from preprocess.tables.coded_texts import different_texts_in, is_coded
+from preprocess.tables.encode import NO_CLASS, UNKNOWN
 from preprocess.tables.spill import SpilledBlock, map_block
 from preprocess.tables.text_codes import CodesFile, codes_path
 

@@ -8,28 +8,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loaders.format.out_of_range import OutOfRange, clip_or_drop, is_outside, narrow_floats
+from loaders.format.ragged import filled_up, length_codes
 from loaders.format.table_schema import ColumnSpec, TableSchema
 from preprocess.errors import SourceError
+from preprocess.recipe import Ragged
 from preprocess.tables.block import Block
+from preprocess.tables.coded_texts import coded_array, is_coded, source_of
 from preprocess.tables.columns import list_counts, value_at
-from preprocess.tables.direct_codes import shifted
+from preprocess.tables.decimals import NO_MULTIPLE
+from preprocess.tables.direct_codes import shifted, taken
+from preprocess.tables.encode_lists import Chosen, chosen_lists
+from preprocess.tables.list_values import items_of, vectors_of
 from preprocess.tables.options import TableOptions
+from preprocess.tables.text_codes import is_coded_text
 from preprocess.tables.values import (
-    DATETIME_PARTS,
     Numbers,
-    Texts,
     column_array,
     datetime_part,
     numbers_of,
     texts_of,
-    vectors_of,
 )
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-Chosen = slice | NDArray[np.int64]
-"""Rows of a block."""
 
 UNKNOWN: Final = 1
 """Code of a value that the vocabulary does not have."""
@@ -60,8 +61,8 @@ class Encoder:
         Args:
             block: Parsed rows.
             chosen: Which of them, in which order.
-            codes: Column -> code of each text that `texts_in` finds in the block, the last for a
-                missing one; of every column with codes.
+            codes: Column -> code of each text that `different_texts_in` finds in the block, the
+                last for a missing one; of every column with codes.
 
         Returns:
             [n] records of the schema's dtype, C-contiguous.
@@ -70,66 +71,56 @@ class Encoder:
             SourceError: A value does not fit; it names file, line, column and value.
         """
         records = np.zeros(len(block.rows[chosen]), self.schema.record_dtype)
+        lengths = self.schema.length_names
         for spec in self.schema.columns:
-            column = _Column(spec, block, chosen, self)
-            if is_coded(spec):
-                records[spec.name] = column.coded(codes[spec.name])
-            elif spec.dtype in {"float32", "float64"}:
-                records[spec.name] = column.floats()
-            else:
-                records[spec.name] = column.whole()
+            if spec.layout == "fixed":
+                stored = _Column(spec, block, chosen, self).stored(codes)
+                records[spec.name] = stored.reshape(records[spec.name].shape)
+                continue
+            lists = chosen_lists(block, spec, chosen)
+            records[lengths[spec.name]] = length_codes(lists.counts, lists.missing)
+            if spec.layout == "padded":
+                values = _Column(spec.item, lists.block, lists.chosen, self).stored(codes)
+                filled = filled_up(values, lists.counts, spec.length)
+                records[spec.name] = filled.reshape(records[spec.name].shape)
         return records
 
     def outside(self, block: Block, chosen: Chosen) -> dict[str, int]:
         """Count the numbers of some rows that no code stands for: column -> how many."""
         found = {
-            spec.name: _Column(spec, block, chosen, self).outside()
+            spec.name: self._column(spec, block, chosen).outside()
             for spec in self.schema.columns
             if not is_coded(spec) and spec.dtype != "float64" and spec.kind != "boolean"
         }
         return {name: count for name, count in found.items() if count}
 
+    def _column(self, spec: ColumnSpec, block: Block, chosen: Chosen) -> "_Column":
+        """Return the values of a column in some rows: of varying lists, what these hold."""
+        if spec.layout == "fixed":
+            return _Column(spec, block, chosen, self)
+        lists = chosen_lists(block, spec, chosen)
+        return _Column(spec.item, lists.block, lists.chosen, self)
 
-def source_of(spec: ColumnSpec, schema: TableSchema) -> tuple[str, str | None]:
-    """Return the column of the input that a column is made of, and the part of its times."""
-    stem, _, part = spec.name.rpartition(".")
-    if part in DATETIME_PARTS:
-        for other in schema.columns:
-            if other.name == stem and other.kind in {"date", "datetime"}:
-                return stem, part
-    return spec.name, None
+    def lists(
+        self, block: Block, chosen: Chosen, codes: Mapping[str, NDArray[np.int32]]
+    ) -> dict[str, Ragged]:
+        """Encode what lies beside the records of some rows: by field, the values of ragged lists.
 
+        Args:
+            block: Parsed rows.
+            chosen: Which of them, in which order.
+            codes: As for `encode`.
 
-def is_coded(spec: ColumnSpec) -> bool:
-    """Return whether the values of a column are texts that have codes."""
-    return spec.vocabulary is not None or spec.buckets is not None
-
-
-def texts_in(table: "pa.Table", spec: ColumnSpec) -> Texts:
-    """Return the texts of a column with codes; of lists, the texts in them."""
-    return texts_of(_coded_array(table, spec))
-
-
-def different_texts_in(table: "pa.Table", spec: ColumnSpec) -> "pa.LargeStringArray":
-    """Return the values of `texts_in` alone: without looking at any row, where it can be."""
-    array = _coded_array(table, spec)
-    return array.dictionary if _is_text(array) else texts_of(array).values
-
-
-def _is_text(array: "pa.Array") -> bool:
-    import pyarrow as pa
-
-    kind = array.type
-    return bool(pa.types.is_dictionary(kind) and pa.types.is_large_string(kind.value_type))
-
-
-def _coded_array(table: "pa.Table", spec: ColumnSpec) -> "pa.Array":
-    import pyarrow as pa
-
-    array = column_array(table, spec.name)
-    if spec.kind == "vector" and not pa.types.is_null(array.type):
-        return array.flatten()
-    return array
+        Raises:
+            SourceError: A value does not fit; it names file, line, column and value.
+        """
+        found = {}
+        for name, field in self.schema.list_fields.items():
+            spec = self.schema.column(name)
+            lists = chosen_lists(block, spec, chosen)
+            values = _Column(spec.item, lists.block, lists.chosen, self).stored(codes)
+            found[field.name] = Ragged(values, lists.counts)
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,12 +137,18 @@ class _Column:
         source, _ = source_of(self.spec, self.encoder.schema)
         return column_array(self.block.table, source)
 
+    def stored(self, codes: Mapping[str, NDArray[np.int32]]) -> NDArray[Any]:
+        """Return what is stored of the chosen rows, of the stored type."""
+        if is_coded(self.spec):
+            return self.coded(codes[self.spec.name])
+        return self.floats() if self.spec.dtype in {"float32", "float64"} else self.whole()
+
     def coded(self, codes: NDArray[np.int32]) -> NDArray[Any]:
         """Return the codes of texts, of the stored type: the schema has seen that they fit it."""
         spec = self.spec
-        array = _coded_array(self.block.table, spec)
-        if spec.kind != "vector" and spec.role == "feature" and _is_text(array):
-            return self._taken(array, codes)
+        array = coded_array(self.block.table, spec)
+        if spec.kind != "vector" and spec.role == "feature" and is_coded_text(array):
+            return taken(array, self.chosen, codes[:-1].astype(spec.dtype))
         index = texts_of(array).index
         if spec.kind == "vector":
             return self._coded_lists(codes[index].astype(spec.dtype))
@@ -161,31 +158,14 @@ class _Column:
             raise self._error(int(bad[0]), f"none of the {spec.values} classes")
         return found.astype(spec.dtype)
 
-    def _taken(self, array: "pa.DictionaryArray", codes: NDArray[np.int32]) -> NDArray[Any]:
-        """Take the codes of a column of text: by Arrow, without the interpreter's lock."""
-        import pyarrow as pa
-
-        indices = array.indices
-        if isinstance(self.chosen, slice):
-            start, stop, _ = self.chosen.indices(len(indices))
-            indices = indices.slice(start, stop - start)
-        else:
-            indices = indices.take(pa.array(self.chosen))
-        found = pa.array(codes[:-1].astype(self.spec.dtype)).take(indices)
-        taken: NDArray[Any] = (found.fill_null(0) if found.null_count else found).to_numpy()
-        return taken
-
     def _coded_lists(self, codes: NDArray[Any]) -> NDArray[Any]:
         """Put the codes of all lists in rows; what a list lacks to its length is missing."""
         length, counts = self.spec.length, list_counts(self.array)
-        found = np.zeros((len(counts), length), self.spec.dtype)
         bad = np.flatnonzero(counts > length)
         if len(bad):
             said = f"a list of {counts[bad[0]]} values, there is room for {length}"
             raise self._error_at(int(bad[0]), said)
-        rows = np.repeat(np.arange(len(counts)), counts)
-        found[rows, np.arange(len(codes)) - np.repeat(np.cumsum(counts) - counts, counts)] = codes
-        return found[self.chosen]
+        return filled_up(codes, counts, length)[self.chosen]
 
     def _check_lengths(self, array: "pa.Array") -> None:
         """Refuse lists of numbers that are not as long as those that are stored."""
@@ -214,7 +194,9 @@ class _Column:
         if spec.kind == "vector":
             whole = spec.dtype not in {"float32", "float64"}
             self._check_lengths(array)
-            return vectors_of(array, spec.length, whole=whole, unsigned=unsigned, name=spec.name)
+            options = self.encoder.options
+            items = items_of(array, options, whole=whole, unsigned=unsigned, name=spec.name)
+            return vectors_of(items, array, spec.length, whole=whole, unsigned=unsigned)
         source, part = source_of(spec, self.encoder.schema)
         if part is not None:
             # A date is the first microsecond of its day.
@@ -266,6 +248,9 @@ class _Column:
                 return direct[self.chosen]
         numbers = self._numbers()
         values, valid = numbers.values, numbers.valid
+        if spec.kind == "decimal":
+            finer = (values == NO_MULTIPLE) & valid
+            self._refuse(numbers, finer, f"no multiple of 10**{spec.exponent}")
         bad = is_outside(values, valid, spec.bounds)
         how = self.how
         if how == "refuse":
@@ -285,11 +270,9 @@ class _Column:
     def _remedy(self) -> str:
         """Return what to do with a number that has no code; among the known ones there is none."""
         kept = "prepare the training data with --room"
-        return (
-            f"; {kept}"
-            if self.spec.role == "target"
-            else f"; --out-of-range clip or missing takes it, or {kept}"
-        )
+        if self.spec.role == "target":
+            return f"; {kept}"
+        return f"; --out-of-range clip or missing takes it, or {kept}"
 
     def _refuse(self, numbers: Numbers, bad: NDArray[np.bool_], what: str) -> None:
         """Refuse the first chosen row whose value is marked."""

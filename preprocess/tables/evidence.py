@@ -8,6 +8,7 @@ import numpy as np
 
 from preprocess.tables.block import NAIVE, NULL, TEXT_KINDS, ZONED, Evidence
 from preprocess.tables.columns import value_at
+from preprocess.tables.decimals import places_of_floats
 from preprocess.tables.options import TableOptions
 from preprocess.tables.text import (
     decimal_places,
@@ -138,6 +139,8 @@ def typed_evidence(column: Any, kinds: frozenset[str], place: Place) -> Evidence
             missing += pc.sum(pc.is_nan(floats)).as_py() or 0
             exact = in_float32(floats.drop_null().to_numpy(zero_copy_only=False))
             low, high = _range(floats)
+            if "string" in kinds:
+                exponent = places_of_floats(floats.drop_null().to_numpy(zero_copy_only=False))
         elif pa.types.is_integer(column.type):
             low, high = _range(column)
             exact = max(-low, high) <= _FLOAT32_INTEGERS

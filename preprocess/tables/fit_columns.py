@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from loaders.format.table_schema import Loss
 from preprocess.errors import SourceError
-from preprocess.tables.columns import list_counts
+from preprocess.tables.columns import is_text
 from preprocess.tables.fit_numbers import fit_floats, fit_whole
 from preprocess.tables.fit_rows import Rows, classes_of
 from preprocess.tables.fitted_column import FittedColumn, code_dtype, make_spec
@@ -74,7 +74,7 @@ def _with_values(plan: ColumnPlan, rows: Rows) -> ColumnPlan:
     arrays = (array.type for array, _ in rows.arrays(plan.source))
     types = {found.value_type for found in arrays if not pa.types.is_null(found)}
     types = {found for found in types if not pa.types.is_null(found)}  # of empty lists alone
-    if all(pa.types.is_large_string(t) or pa.types.is_string(t) for t in types):
+    if all(is_text(t) for t in types):
         return replace(plan, values="texts")
     if not all(pa.types.is_integer(t) or pa.types.is_floating(t) for t in types):
         said = ", ".join(sorted(map(str, types)))
@@ -82,28 +82,13 @@ def _with_values(plan: ColumnPlan, rows: Rows) -> ColumnPlan:
             f"column {plan.name!r}: holds lists of {said}; a record takes lists of numbers or of "
             f"texts; {with_name('--ignore', plan.name)}"
         )
-    if plan.shortest != plan.length:
-        _refuse_lengths(plan, rows)
     whole = all(pa.types.is_integer(t) for t in types)
     floats = plan.dtype in {"float32", "float64"}
     unsigned = pa.uint64() in types and all(pa.types.is_unsigned_integer(t) for t in types)
     if whole and not floats:
         return replace(plan, values="whole", unsigned=unsigned)
-    return replace(plan, values="floats")
-
-
-def _refuse_lengths(plan: ColumnPlan, rows: Rows) -> None:
-    """Refuse lists of numbers of several lengths, by the first that is shorter than another."""
-
-    def shorter(array: "pa.Array") -> NDArray[np.bool_]:
-        counts = list_counts(array)
-        return np.asarray((counts < plan.length) & np.asarray(array.is_valid()))
-
-    where, _ = rows.first(plan.source, shorter) or (plan.name, None)
-    raise SourceError(
-        f"{where}: column {plan.name!r}: lists of {plan.shortest} to {plan.length} numbers, and a "
-        f"record needs one length; {with_name('--ignore', plan.name)}"
-    )
+    beyond = any(pa.types.is_integer(t) for t in types)
+    return replace(plan, values="floats", beyond_float=beyond)
 
 
 def _fit_hashed(plan: ColumnPlan, rows: Rows, buckets: int) -> FittedColumn:

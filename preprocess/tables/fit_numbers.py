@@ -13,9 +13,11 @@ from numpy.typing import NDArray
 from loaders.format.table_schema import ColumnSpec, Loss
 from preprocess.errors import SourceError
 from preprocess.tables.column_statistics import Tally, column_statistics, tally
+from preprocess.tables.columns import list_counts
 from preprocess.tables.counts import count_numbers, present_numbers
 from preprocess.tables.fit_rows import Rows, column_numbers
 from preprocess.tables.fitted_column import CODE_DTYPES, FittedColumn, make_spec, narrowest
+from preprocess.tables.list_values import list_items, rows_with
 from preprocess.tables.overflow import overflows
 from preprocess.tables.plan import ColumnPlan, room_of, with_range
 from preprocess.tables.quantiles import HELD, Part, quantiles, quantiles_of_counted
@@ -82,7 +84,7 @@ def _check_asked(plan: ColumnPlan, rows: Rows, offset: int) -> None:
 
     def beyond(array: "pa.Array") -> NDArray[np.bool_]:
         values, valid = column_numbers(array, plan, rows.options).rows()
-        return _of_rows((values > top) & valid)
+        return rows_with((values > top) & valid, array, varies=plan.varies)
 
     where, value = rows.first(plan.source, beyond) or (plan.name, plan.high)
     unit = f" * 10**{plan.exponent}" if plan.exponent else ""
@@ -90,11 +92,6 @@ def _check_asked(plan: ColumnPlan, rows: Rows, offset: int) -> None:
         f"{where}: column {plan.name!r}: {value} is beyond {offset}..{top}{unit}, which "
         f"{plan.dtype} holds beside a code for missing values; ask for a wider type"
     )
-
-
-def _of_rows(marked: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return which rows have a marked value: of vectors, [n, length], any."""
-    return np.asarray(marked.reshape(len(marked), -1).any(axis=1))
 
 
 def fit_floats(plan: ColumnPlan, rows: Rows) -> FittedColumn:
@@ -136,7 +133,8 @@ def _refuse_large(plan: ColumnPlan, rows: Rows) -> None:
     def large(array: "pa.Array") -> NDArray[np.bool_]:
         values, valid = column_numbers(array, plan, rows.options).rows()
         with np.errstate(over="ignore"):
-            return _of_rows(np.isinf(values.astype(np.float32)) & np.isfinite(values) & valid)
+            beyond = np.isinf(values.astype(np.float32)) & np.isfinite(values) & valid
+        return rows_with(beyond, array, varies=plan.varies)
 
     where, value = rows.first(plan.source, large) or (plan.name, "a value")
     raise SourceError(
@@ -152,7 +150,10 @@ def rounded_whole(plan: ColumnPlan, rows: Rows) -> list[Loss]:
     if not plan.beyond_float:
         return []
     count, worst = 0, 0
-    for array, splits in rows.arrays(plan.source):
+    for column, of_rows in rows.arrays(plan.source):
+        array, splits = column, of_rows
+        if plan.kind == "vector":
+            array, splits = list_items(column), np.repeat(of_rows, list_counts(column))
         if _is_decimal(array):
             return _rounded_decimals(plan, rows)
         if _is_floating(array):
@@ -208,8 +209,8 @@ def _all(plan: ColumnPlan, rows: Rows) -> Iterator[Part]:
 
 
 def _with_statistics(spec: ColumnSpec, plan: ColumnPlan, rows: Rows) -> FittedColumn:
-    """Add statistics over train to a column of one number in each row."""
-    if plan.kind == "vector":
+    """Add statistics over train to a column of numbers; of lists of several lengths, of theirs."""
+    if plan.kind == "vector" and not plan.varies:
         return FittedColumn(spec=spec)
     if (counted := _counted(spec, plan, rows)) is not None:
         return counted
@@ -222,6 +223,7 @@ def _with_statistics(spec: ColumnSpec, plan: ColumnPlan, rows: Rows) -> FittedCo
         missing, infinite = missing + absent, infinite + beyond
         if held is not None:
             held.append((values, counts))  # converted once
+            held = held if found.count <= HELD else None  # lists hold any number of them
 
     def stream() -> Iterator[Part]:
         if held is not None:
@@ -241,7 +243,7 @@ def _with_statistics(spec: ColumnSpec, plan: ColumnPlan, rows: Rows) -> FittedCo
     notes = tuple(_notes(plan, found, infinite))
     return FittedColumn(
         spec=replace(spec, statistics=statistics),
-        constant=found.count > 0 and found.minimum == found.maximum,
+        constant=found.count > 0 and found.minimum == found.maximum and not plan.varies,
         notes=notes,
     )
 

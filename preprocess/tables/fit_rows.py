@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from preprocess.tables.block import Block
 from preprocess.tables.columns import list_counts, value_at
+from preprocess.tables.list_values import items_of, list_items, vectors_of
 from preprocess.tables.options import TableOptions
 from preprocess.tables.plan import ColumnPlan
 from preprocess.tables.spill import SpilledBlock, map_block
@@ -21,7 +22,6 @@ from preprocess.tables.values import (
     datetime_part,
     numbers_of,
     texts_of,
-    vectors_of,
 )
 
 if TYPE_CHECKING:
@@ -64,9 +64,13 @@ class Rows:
             yield column_array(block.table, name), splits
 
     def numbers(self, plan: ColumnPlan) -> Iterator[tuple[Numbers, NDArray[np.uint8]]]:
-        """Yield the numbers of a column, block by block, and the split of each row."""
+        """Yield the numbers of a column, block by block, and the split of each.
+
+        Of lists of several lengths they are those that the lists hold.
+        """
         for array, splits in self.arrays(plan.source):
-            yield column_numbers(array, plan, self.options), splits
+            of_each = np.repeat(splits, list_counts(array)) if plan.varies else splits
+            yield column_numbers(array, plan, self.options), of_each
 
     def train(self, plan: ColumnPlan) -> Iterator[Numbers]:
         """Yield the numbers of a column in the rows of train; of all others, none."""
@@ -77,7 +81,7 @@ class Rows:
         """Yield the texts of a column, or those in its lists, and the split of each."""
         for array, splits in self.arrays(plan.source):
             if plan.kind == "vector":
-                yield texts_of(list_texts(array)), np.repeat(splits, list_counts(array))
+                yield texts_of(list_items(array)), np.repeat(splits, list_counts(array))
             else:
                 yield texts_of(array), splits
 
@@ -103,7 +107,11 @@ def column_numbers(array: "pa.Array", plan: ColumnPlan, options: TableOptions) -
     """Convert a column of a block as its plan says: to int64, or to float64."""
     if plan.kind == "vector":
         whole = plan.values == "whole"
-        return vectors_of(array, plan.length, whole=whole, unsigned=plan.unsigned, name=plan.source)
+        unsigned = plan.unsigned
+        items = items_of(array, options, whole=whole, unsigned=unsigned, name=plan.source)
+        if plan.varies:
+            return items
+        return vectors_of(items, array, plan.length, whole=whole, unsigned=unsigned)
     if plan.part is not None:
         # A date is the first microsecond of its day.
         found = numbers_of(array, "datetime", options, name=plan.source)
@@ -123,10 +131,3 @@ def classes_of(values: "pa.LargeStringArray", plan: ColumnPlan) -> "pa.LargeStri
     import pyarrow.compute as pc
 
     return pc.utf8_lower(values) if plan.folded else values
-
-
-def list_texts(array: "pa.Array") -> "pa.Array":
-    """Return what the lists of a column hold, one after the other."""
-    import pyarrow as pa
-
-    return pa.nulls(0) if pa.types.is_null(array.type) else array.flatten()

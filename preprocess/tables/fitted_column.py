@@ -5,10 +5,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from loaders.format.table_schema import ColumnDtype, ColumnSpec, Loss
+from loaders.format.table_schema import ColumnDtype, ColumnSpec, ListLayout, Loss
 from preprocess.errors import SourceError
 from preprocess.tables.plan import ColumnPlan
 from preprocess.tables.text_codes import CodesFile
+
+PADDED_NBYTES: Final = 128
+"""Lists whose longest takes no more are filled up in the record: two lines of a cache, which a
+gather of whole records reads faster than a list elsewhere."""
 
 CODE_DTYPES: Final[tuple[ColumnDtype, ...]] = ("uint8", "uint16", "int32", "int64")
 
@@ -57,8 +61,23 @@ def make_spec(
         dtype=dtype,
         length=plan.length,
         losses=losses,
+        layout=list_layout(plan, dtype, nullable=own.get("nullable", True)),
         **own,
     )
+
+
+def list_layout(plan: ColumnPlan, dtype: ColumnDtype, *, nullable: bool) -> ListLayout:
+    """Choose where the values of lists are.
+
+    Args:
+        plan: Of a column.
+        dtype: Of a value.
+        nullable: A code is kept for missing values, to fill lists up with.
+    """
+    if not plan.varies:
+        return "fixed"
+    short = plan.length * np.dtype(dtype).itemsize <= PADDED_NBYTES
+    return "padded" if short and nullable else "ragged"
 
 
 def narrowest(top: int) -> ColumnDtype:

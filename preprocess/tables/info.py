@@ -56,7 +56,11 @@ def _column_text(column: Mapping[str, Any]) -> str:
     name = printable(column["name"])
     name = name if len(name) <= _NAME_WIDTH else name[: _NAME_WIDTH - 3] + "..."
     facts = ["target"] if column["role"] == "target" else []
-    if column["length"] > 1:
+    layout = column.get("layout", "fixed")
+    if layout != "fixed":
+        beside = ", beside the record" if layout == "ragged" else ""
+        facts.append(f"up to {column['length']:,} values a row{beside}")
+    elif column["length"] > 1:
         facts.append(f"{column['length']:,} values a row")
     if column["cardinality"] is not None:
         facts.append(f"{column['cardinality']:,} codes")

@@ -20,6 +20,7 @@ from preprocess.skipped import as_pairs, listed_together, skipped_lines
 from preprocess.sources import Listing
 from preprocess.tables.codes import find_codes
 from preprocess.tables.encode import Encoder
+from preprocess.tables.encode_lists import beside_nbytes
 from preprocess.tables.fit import Fitted, fit, rows_without_target
 from preprocess.tables.like import Like, fit_like, outside_notes
 from preprocess.tables.options import TableOptions
@@ -98,6 +99,12 @@ def outline_run(
         container=options.container,
         recipe_hash=recipe_hash,
         run_hash=hashlib.sha256(whole).hexdigest(),
+        aside={
+            "limit": request.limit,
+            "follow_links": request.follow_links,
+            "like": None if request.like is None else str(request.like.absolute()),
+            "tokenizer": request.options.tokenizer,
+        },
     )
 
 
@@ -183,7 +190,7 @@ def lay_out(
             outside += check_rows(each, workers)
     if text is not None:
         text = settle_text(text, spilled.blocks, spilled.columns)
-    beside = None if text is None else text.row_nbytes
+    beside = beside_nbytes(spilled.blocks, schema, None if text is None else text.row_nbytes)
     sources: dict[str, RecordSource] = dict(rows)
     deals = []
     if request.options.shuffle is not None:

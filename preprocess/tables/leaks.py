@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from preprocess.errors import output_error
 from preprocess.tables.columns import list_counts
-from preprocess.tables.fit_rows import Rows, column_numbers, list_texts
+from preprocess.tables.fit_rows import Rows, column_numbers
+from preprocess.tables.list_values import list_items
 from preprocess.tables.plan import ColumnPlan
 from preprocess.tables.splits import SPLIT_NAMES, TEST, TRAIN, VALIDATION, mixed, text_hashes
 from preprocess.tables.values import column_array, texts_of
@@ -151,7 +152,7 @@ def _number_hashes(
 def _list_hashes(array: "pa.Array") -> NDArray[np.uint64]:
     """Return a hash of each list: of the texts of its values, in their order."""
     counts = list_counts(array)
-    texts = texts_of(list_texts(array))
+    texts = texts_of(list_items(array))
     each = np.append(text_hashes(texts.values), _MISSING)[texts.index]
     starts = np.cumsum(counts) - counts
     places = np.arange(len(each)) - np.repeat(starts, counts)

@@ -17,7 +17,7 @@ from loaders.format.table_schema import ColumnSpec, TableSchema, read_table_sche
 from preprocess.errors import SourceError
 from preprocess.tables.asked import check_names
 from preprocess.tables.block import NULL, Evidence
-from preprocess.tables.encode import source_of
+from preprocess.tables.coded_texts import source_of
 from preprocess.tables.fit import Fitted
 from preprocess.tables.fit_numbers import rounded_whole
 from preprocess.tables.fit_rows import Rows
@@ -41,7 +41,7 @@ _ACCEPTED: Final[Mapping[str, frozenset[str]]] = {
     "boolean": frozenset({"boolean"}),
     "date": frozenset({"date"}),
     "datetime": frozenset({"datetime", "date"}),
-    "decimal": frozenset({"decimal"}),
+    "decimal": frozenset({"decimal", "float", "integer"}),
     "vector": frozenset({"list"}),
 }
 """Kind of a column -> kinds of new values that can be of it."""
@@ -150,7 +150,9 @@ def _retyped(
             if why := without_text(found):
                 yield f"{name!r}: categorical there, and {why} here"
         elif not found.kinds & _ACCEPTED[spec.kind]:
-            value, place = found.not_kind.get(spec.kind, ("", ""))
+            value, place = found.not_kind.get(
+                "float" if spec.kind == "decimal" else spec.kind, ("", "")
+            )
             here = f"{value!r} at {place}" if place else ", ".join(sorted(found.kinds))
             yield f"{name!r}: {spec.kind} there, here {here}"
         elif spec.kind == "integer":

@@ -35,7 +35,7 @@ class ColumnPlan:
         role: "target" for what is predicted.
         dtype: Stored type that is asked for; None for the narrowest.
         float32: Floats may be rounded to float32.
-        length: Values of a vector.
+        length: Values of a vector, of the longest list where they vary.
         shortest: Values of the shortest list of a vector.
         values: What the lists of a vector hold; None until their types have been looked at.
         exponent: Values are whole numbers times 10**exponent.
@@ -82,6 +82,11 @@ class ColumnPlan:
     source: str = ""
     part: str | None = None
     notes: tuple[str, ...] = ()
+
+    @property
+    def varies(self) -> bool:
+        """Whether it is of lists of several lengths."""
+        return self.kind == "vector" and self.shortest < self.length
 
 
 def with_range(plan: ColumnPlan, low: int, high: int, *, missing: bool) -> ColumnPlan:

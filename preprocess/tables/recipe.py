@@ -14,7 +14,7 @@ from loaders.format.fields import FieldSpec
 from loaders.format.records import RECORD
 from loaders.format.table_schema import TableSchema
 from preprocess.errors import SampleError
-from preprocess.recipe import Maker, Redo, Rows
+from preprocess.recipe import Maker, Ragged, Redo, Rows
 from preprocess.sources import Item, Listing
 from preprocess.tables.encode import UNKNOWN
 from preprocess.tables.options import TableOptions
@@ -24,7 +24,7 @@ from preprocess.tokens.maker import TokenMaker
 
 KIND: Final = "table"
 
-_VERSION: Final = 1
+_VERSION: Final = 2
 """Of the recipe: raised when the same options give other records."""
 
 FACTS: Final = "table"
@@ -93,10 +93,11 @@ class TableRecipe:
         return item.nbytes
 
     def fields(self) -> tuple[FieldSpec, ...]:
-        """Return the record, and the tokens beside it."""
+        """Return the record, and the lists and tokens beside it."""
         parts = self.schema.record
         record = FieldSpec(name=RECORD, dtype=RECORD, shape=(), role="record", record=parts)
-        return (record,) if self.text is None else (record, self.text.field())
+        lists = tuple(self.schema.list_fields.values())
+        return (record, *lists) if self.text is None else (record, *lists, self.text.field())
 
     def refusal(self, tallies: Mapping[str, tuple[int, ...]]) -> str | None:  # noqa: ARG002
         """Refuse nothing: the plan has seen all values."""
@@ -132,8 +133,11 @@ class _TableMaker:
             raise ValueError("records are asked for of a plan that has none left to make")
         for item in items:
             records = rows.read(item.start, item.stop or 0)
+            lists = rows.lists(item.start, item.stop or 0)
             found = Rows(
-                count=len(records), arrays={RECORD: records}, tallies=self._tallies(records)
+                count=len(records),
+                arrays={RECORD: records, **lists},
+                tallies=self._tallies(records, lists),
             )
             yield self._with_tokens(found, rows, item)
 
@@ -154,10 +158,13 @@ class _TableMaker:
             tallies={**encoded.tallies, **found.tallies},
         )
 
-    def _tallies(self, records: NDArray[Any]) -> dict[str, tuple[int, ...]]:
-        columns = self.recipe.schema.columns
+    def _tallies(
+        self, records: NDArray[Any], lists: Mapping[str, Ragged]
+    ) -> dict[str, tuple[int, ...]]:
+        columns, beside = self.recipe.schema.columns, self.recipe.schema.list_fields
         known = [s.name for s in columns if s.vocabulary is not None and s.role == "feature"]
-        unknown = tuple(int(np.count_nonzero(records[name] == UNKNOWN)) for name in known)
+        codes = (lists[beside[n].name].values if n in beside else records[n] for n in known)
+        unknown = tuple(int(np.count_nonzero(found == UNKNOWN)) for found in codes)
         tallies = {UNKNOWN_VALUES: unknown} if known else {}
         for spec in columns:
             if spec.role == "target" and self.recipe.task == "classification":

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from loaders.format.records import NAME_RULE, is_name
 from preprocess.errors import SourceError
+from preprocess.tables.as_decimals import in_units, is_narrower
 from preprocess.tables.asked import check_names, wish_of
 from preprocess.tables.block import NULL, Evidence
 from preprocess.tables.columns import LETTERS_SHOWN
@@ -137,7 +138,7 @@ def _decide_column(name: str, evidence: Evidence, options: TableOptions, wish: W
         return plan
     if target:
         return _decide_target(plan, evidence, options, wish)
-    return _as_kind(plan, evidence, _kind_of(name, evidence, wish))
+    return _as_kind(plan, evidence, _kind_of(plan, evidence, wish))
 
 
 def _decide_target(
@@ -155,7 +156,7 @@ def _decide_target(
                 "--task regression wants one in each row; mend it, or say --task classification"
             )
         wish = replace(wish, kind="numeric")
-    kind = _kind_of(plan.name, evidence, wish)
+    kind = _kind_of(plan, evidence, wish)
     if task == "regression" and kind == "categorical":
         raise SourceError(f"target {plan.name!r}: categorical, and no number for regression")
     if task == "auto" and kind in {"categorical", "boolean"} and wish.kind != "numeric":
@@ -182,9 +183,9 @@ def _decide_target(
     return replace(found, task=task)
 
 
-def _kind_of(name: str, evidence: Evidence, wish: Wish) -> str:
+def _kind_of(plan: ColumnPlan, evidence: Evidence, wish: Wish) -> str:
     """Return the kind of a column: the one asked for if it can be, or the first that fits."""
-    kinds = evidence.kinds
+    name, kinds = plan.name, evidence.kinds
     if wish.kind in {"categorical", "text"} or wish.buckets is not None:
         if why := without_text(evidence):
             refuse_column(name, f"{why}, which are neither categories nor text")
@@ -194,15 +195,22 @@ def _kind_of(name: str, evidence: Evidence, wish: Wish) -> str:
             name, "holds values of different types in different files or rows", "--categorical"
         )
     if wish.kind == "numeric":
-        found = next((kind for kind in _NUMBERS if kind in kinds), None)
-        return found or _not_a(name, "float", evidence, "--numeric")
+        return _first_number(plan, evidence) or _not_a(name, "float", evidence, "--numeric")
     if wish.kind is not None:
         wanted = "list" if wish.kind == "vector" else wish.kind
+        if wanted == "decimal" and in_units(plan, evidence) is not None:
+            return wanted
         return wanted if wanted in kinds else _not_a(name, wanted, evidence, "kind")
     if wish.dtype in {"float32", "float64"} and kinds & {"integer", "float"}:
         return "float"
-    found = next((kind for kind in (*_NUMBERS, "list") if kind in kinds), None)
-    return found or "categorical"
+    found = _first_number(plan, evidence)
+    return found or ("list" if "list" in kinds else "categorical")
+
+
+def _first_number(plan: ColumnPlan, evidence: Evidence) -> str | None:
+    """Return the first kind of numbers or times that all values are of; None for no such kind."""
+    found = next((kind for kind in _NUMBERS if kind in evidence.kinds), None)
+    return "decimal" if found == "float" and is_narrower(plan, evidence) else found
 
 
 def _not_a(name: str, kind: str, evidence: Evidence, asked: str) -> str:
@@ -238,6 +246,8 @@ def _as_kind(plan: ColumnPlan, evidence: Evidence, kind: str) -> ColumnPlan:
         exact = low > -EXACT_FLOAT and high < EXACT_FLOAT and "decimal" not in evidence.kinds
         infinite = math.isinf(low) or math.isinf(high)
         return replace(plan, kind="float", beyond_float=not exact, infinite=infinite)
+    if kind == "decimal" and (found := in_units(plan, evidence)) is not None:
+        return found
     notes: tuple[str, ...] = ()
     if kind == "time":
         notes = (f"column {plan.name!r}: times of day, as whole microseconds",)

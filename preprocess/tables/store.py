@@ -14,10 +14,13 @@ from numpy.typing import NDArray
 
 from loaders.format.spec import SPLITS
 from preprocess.errors import output_error
+from preprocess.recipe import Ragged
 from preprocess.sources import Item
 from preprocess.tables.codes import BlockCodes
-from preprocess.tables.encode import Chosen, Encoder
+from preprocess.tables.encode import Encoder
+from preprocess.tables.encode_lists import Chosen
 from preprocess.tables.shuffle import Dealer, Windows, plan_windows
+from preprocess.tables.shuffle_lists import DealtLists
 from preprocess.tables.spill import SpilledBlock, map_block
 from preprocess.tables.texts import Texts, join_texts, texts_in
 
@@ -32,6 +35,10 @@ class RecordSource(Protocol):
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
         """Return some records of the split, [stop - start], all of one part."""
+        ...
+
+    def lists(self, start: int, stop: int) -> dict[str, Ragged]:
+        """Return the ragged lists of the same rows, by field."""
         ...
 
     def texts(self, name: str, start: int, stop: int) -> Texts:
@@ -84,6 +91,18 @@ class BlockRows:
         part, chosen = self._chosen(start, stop)
         block = map_block(self.blocks[part])
         return self.encoder.encode(block, chosen, self.codes.of_block(part))
+
+    def lists(self, start: int, stop: int) -> dict[str, Ragged]:
+        """Return the ragged lists of some rows, all of one block, by field.
+
+        Raises:
+            SourceError: A value does not fit.
+        """
+        if not self.encoder.schema.list_fields:
+            return {}
+        part, chosen = self._chosen(start, stop)
+        block = map_block(self.blocks[part])
+        return self.encoder.lists(block, chosen, self.codes.of_block(part))
 
     def outside(self, start: int, stop: int) -> dict[str, int]:
         """Count the numbers that no code stands for, of some rows of one block: by column."""
@@ -155,6 +174,20 @@ class WindowRows:
         records: NDArray[Any] = self._hold("", window, lambda: self.windows.read(window))
         return records[start - first : stop - first]
 
+    def lists(self, start: int, stop: int) -> dict[str, Ragged]:
+        """Return the ragged lists of the same rows, by field.
+
+        Raises:
+            FormatError: A file of the window, or of the lists, cannot be read.
+        """
+        fields = self.rows.encoder.schema.list_fields.values()
+        if not fields:
+            return {}
+        window, first = part_at(self.firsts, start)
+        places = self.windows.places(window)[start - first : stop - first]
+        dealt = DealtLists(self.windows.folder, self.rows.split, self.rows.counts)
+        return {field.name: dealt.read(field, places) for field in fields}
+
     def texts(self, name: str, start: int, stop: int) -> Texts:
         """Return the texts of a column in the same rows, out of all blocks.
 
@@ -202,7 +235,7 @@ def plan_window_rows(
 
 
 def deal_rows(rows: BlockRows, windows: Windows, workers: int) -> None:
-    """Deal the records of a split out to its windows, a block to a thread.
+    """Deal the records of a split out to its windows, a block to a thread; lists stay by block.
 
     Raises:
         SourceError: A value does not fit.
@@ -213,7 +246,9 @@ def deal_rows(rows: BlockRows, windows: Windows, workers: int) -> None:
         first, count = int(rows.firsts[part]), int(rows.counts[part])
         if count:
             dealer.deal(first, rows.read(first, first + count))
+            dealt.write(part, rows.lists(first, first + count))
 
+    dealt = DealtLists(windows.folder, rows.split, rows.counts)
     try:
         dealer = Dealer(windows)
         with ThreadPoolExecutor(workers, thread_name_prefix="prep-shuffle") as pool:
@@ -239,6 +274,7 @@ def check_rows(rows: BlockRows, workers: int) -> Counter[str]:
         if not count:
             return {}
         rows.read(first, first + count)
+        rows.lists(first, first + count)
         taken = rows.encoder.out_of_range != "refuse"
         return rows.outside(first, first + count) if taken else {}
 

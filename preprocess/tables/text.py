@@ -42,6 +42,9 @@ _WRITTEN: Final = {
 TIME_PATTERN: Final = f"^(?:{_WRITTEN['datetime']})$"
 """What dates and times are written like; there is no 30th of February all the same."""
 
+MAX_PLACES: Final = 15
+"""Decimal places that are looked for: no float tells more of them."""
+
 _HEAD: Final = 16
 """Values that are looked at one by one first: most columns of words are known by then."""
 
@@ -223,7 +226,12 @@ def to_datetimes(values: Any) -> Any:
 
 
 def decimal_places(values: Any, options: TableOptions) -> int | None:
-    """Return how many decimal places strings of numbers need; None if some are no decimals."""
+    """Return how many decimal places strings of numbers need.
+
+    Returns:
+        None if some are no decimals: exponents, inf, nan and -0.0, or if they need more than
+        `MAX_PLACES`.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -236,15 +244,17 @@ def decimal_places(values: Any, options: TableOptions) -> int | None:
         return None
     behind = ends[np.searchsorted(ends, points, side="right")]
     places = behind - points - 1
-    longest = places.max(initial=0)
-    if longest == 0 or (data[behind[places == longest] - 1] != _ZERO).any():
-        return int(longest)
-    needed = pc.utf8_rtrim(plain.filter(pc.match_substring(plain, ".")), "0")
-    lengths = pc.utf8_length(needed).cast(pa.int64())
-    return (
-        int(pc.max(pc.subtract(lengths, pc.find_substring(needed, ".").cast(pa.int64()))).as_py())
-        - 1
-    )
+    longest = int(places.max(initial=0))
+    if longest and not (data[behind[places == longest] - 1] != _ZERO).any():
+        needed = pc.utf8_rtrim(plain.filter(pc.match_substring(plain, ".")), "0")
+        lengths = pc.utf8_length(needed).cast(pa.int64())
+        points = pc.find_substring(needed, ".").cast(pa.int64())
+        longest = int(pc.max(pc.subtract(lengths, points)).as_py()) - 1
+    if longest > MAX_PLACES:
+        return None
+    negative = plain.filter(pa.array(data[starts] == _MINUS))
+    zeros = pc.equal(negative.cast(pa.float64()), 0.0).true_count
+    return None if zeros else longest
 
 
 def written(values: Any) -> Any:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from preprocess.errors import SourceError
+from preprocess.tables.decimals import units_of
 from preprocess.tables.options import TableOptions
 from preprocess.tables.text import (
     to_booleans,
@@ -125,7 +126,8 @@ def numbers_of(
             and 1), or "float".
         options: How numbers are written as text.
         name: Names the column in errors.
-        exponent: Decimals are in units of 10**exponent; None for that of their type.
+        exponent: Decimals are in units of 10**exponent, and `NO_MULTIPLE` where they have more
+            places; None for that of their type.
         unsigned: Whole numbers become uint64, not int64.
 
     Raises:
@@ -135,52 +137,19 @@ def numbers_of(
 
     try:
         if pa.types.is_dictionary(array.type):
-            found = _from_text(array.dictionary, kind, options)
-            values, valid = _plain(found, kind, unsigned=unsigned)
+            if kind == "decimal":
+                values, valid = units_of(array.dictionary, exponent, options)
+            else:
+                found = _from_text(array.dictionary, kind, options)
+                values, valid = _plain(found, kind, unsigned=unsigned)
             fill = np.array([np.nan if kind == "float" else 0], values.dtype)
             index = _indices(array, len(values))
             return Numbers(np.append(values, fill), np.append(valid, False), index)
-        if pa.types.is_decimal(array.type) and kind == "decimal":
-            scale = array.type.scale if exponent is None else -exponent
-            return Numbers(_unscaled(array, scale), np.asarray(array.is_valid()))
+        if kind == "decimal":
+            return Numbers(*units_of(array, exponent, options))
         return Numbers(*_plain(array, kind, unsigned=unsigned))
-    except (pa.ArrowException, ValueError, OverflowError) as error:
+    except (pa.ArrowException, ValueError, ArithmeticError) as error:
         raise SourceError(f"column {name!r}: not all of kind {kind}: {error}") from error
-
-
-def vectors_of(
-    array: "pa.Array", length: int, *, whole: bool, unsigned: bool = False, name: str
-) -> Numbers:
-    """Convert a column of lists of one length to numbers.
-
-    Args:
-        array: As a `Block` holds it.
-        length: Values of each list.
-        whole: Whole numbers, or float64.
-        unsigned: Whole numbers become uint64, not int64.
-        name: Names the column in errors.
-
-    Returns:
-        Values and valid of shape [n, length]; a missing list is missing throughout.
-
-    Raises:
-        SourceError: A number is beyond the type.
-    """
-    import pyarrow as pa
-
-    lists = np.asarray(array.is_valid())
-    shape = (len(array), length)
-    values = np.full(shape, np.array(0, np.uint64 if unsigned else np.int64) if whole else np.nan)
-    valid = np.zeros(shape, np.bool_)
-    if not pa.types.is_null(array.type):
-        # flatten() leaves out missing lists, and what lies outside a slice.
-        try:
-            kind = "integer" if whole else "float"
-            inner, there = _plain(array.flatten(), kind, unsigned=unsigned)
-        except pa.ArrowInvalid as error:
-            raise SourceError(f"column {name!r}: {error}; leave it out by --ignore") from error
-        values[lists], valid[lists] = inner.reshape(-1, length), there.reshape(-1, length)
-    return Numbers(values, valid)
 
 
 def texts_of(array: "pa.Array") -> Texts:
@@ -243,24 +212,6 @@ def _plain(
     array = pc.cast(array, pa.int64()) if pa.types.is_time64(array.type) else array
     integer = pa.uint64() if unsigned else pa.int64()
     return pc.cast(array, integer).fill_null(0).to_numpy(), valid
-
-
-def _unscaled(array: "pa.Array", scale: int) -> NDArray[np.int64]:
-    """Return decimals in units of 10**-scale, 0 for missing; OverflowError beyond int64."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if array.type.scale != scale or array.type.bit_width < 64:
-        array = pc.cast(array, pa.decimal256(76, scale))
-    words = array.type.bit_width // 64
-    raw = np.frombuffer(array.buffers()[1], "<i8").reshape(-1, words)
-    raw = raw[array.offset : array.offset + len(array)]
-    valid = np.asarray(array.is_valid())
-    # The upper words of a number within int64 repeat its sign.
-    beyond = np.flatnonzero((raw[:, 1:] != (raw[:, :1] >> 63)).any(axis=1) & valid)
-    if len(beyond):
-        raise OverflowError(f"{array[int(beyond[0])].as_py()} is beyond 64 bits")
-    return np.where(valid, raw[:, 0], 0)
 
 
 def _from_text(texts: "pa.Array", kind: str, options: TableOptions) -> "pa.Array":

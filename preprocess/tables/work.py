@@ -24,9 +24,10 @@ SPILL: Final = "spill.json"
 
 _OURS: Final = re.compile(
     r"lock|tmp-.*|spill\.json|[0-9]{8}\.(arrow|skipped)|[0-9]{4,8}\.codes"
-    r"|(train|validation|test)\.[0-9]{4}"
+    r"|(train|validation|test)\.[0-9]{4}|(train|validation|test)\.list_[0-9]+\.[0-9]{5,8}"
 )
-"""Names that a run gives: blocks, lists of records that are left out, codes, windows."""
+"""Names that a run gives: blocks, lists of records that are left out, codes, windows, and the lists
+that the rows of these have beside their records."""
 
 
 def work_folder(out: Path) -> Path:

@@ -1,5 +1,6 @@
 """A run over a table that is stopped anywhere: the same command finishes it."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,16 @@ def write_source(folder: Path) -> Path:
     return folder
 
 
+def write_lists(folder: Path) -> Path:
+    """Write rows with lists beside their records."""
+    folder.mkdir()
+    for name, first in (("a", 0), ("b", 20)):
+        rows = [{"y": n % 3, "v": [f"w{n % 7}"] * (9 * n % 160)} for n in range(first, first + 20)]
+        lines = [json.dumps(row) for row in [*rows, {"v": ["w1"]}, {"y": None, "v": []}]]
+        (folder / f"{name}.jsonl").write_text("\n".join([*lines, "{"]) + "\n")
+    return folder
+
+
 @pytest.mark.parametrize("mode", [[], ["overwrite"]], ids=["new", "overwriting"])
 @pytest.mark.parametrize("stride", [7, pytest.param(1, marks=pytest.mark.thorough)])
 def test_a_table_whose_run_is_killed_at_any_call_is_finished_by_the_same_command(
@@ -27,6 +38,15 @@ def test_a_table_whose_run_is_killed_at_any_call_is_finished_by_the_same_command
     source = write_source(tmp_path / "source")
 
     assert int(output_of("table_bomb", stride, source, tmp_path, *mode)) > 60
+
+
+@pytest.mark.parametrize("stride", [11, pytest.param(1, marks=pytest.mark.thorough)])
+def test_a_table_with_lists_is_finished_by_the_same_command_too(
+    stride: int, tmp_path: Path
+) -> None:
+    source = write_lists(tmp_path / "source")
+
+    assert int(output_of("table_bomb", stride, source, tmp_path)) > 60
 
 
 def test_the_bytes_of_a_table_do_not_depend_on_workers(tmp_path: Path) -> None:

@@ -59,7 +59,10 @@ def values_of(out: Path, name: str, split: str = "train") -> list[Any]:
         return [known[code] for code in codes]
     if spec.kind == "float":
         return [None if code != code else code for code in codes]
-    return [None if code == 0 else code - 1 + spec.offset for code in codes]
+    units = [None if code == 0 else code - 1 + spec.offset for code in codes]
+    if spec.kind != "decimal":
+        return units
+    return [None if unit is None else unit / 10**-spec.exponent for unit in units]
 
 
 def test_every_value_of_a_file_is_stored(tmp_path: Path) -> None:
@@ -221,13 +224,13 @@ def test_parquet_and_csv_and_frames_of_the_same_values_give_the_same_records(
         {
             "n": pa.array([1, None, 300], pa.int64()),
             "s": pa.array(["b", "a", "b"]),
-            "f": pa.array([0.1, 2.5, None], pa.float64()),
+            "f": pa.array([0.1, 2.5e-9, None], pa.float64()),
         }
     )
     pq.write_table(table, tmp_path / "in.parquet")
     write_csv(
         tmp_path / "in.csv",
-        [("n", "s", "f"), ("1", "b", "0.1"), ("", "a", "2.5"), ("300", "b", "")],
+        [("n", "s", "f"), ("1", "b", "0.1"), ("", "a", "2.5e-9"), ("300", "b", "")],
     )
 
     table_to_shards(tmp_path / "in.parquet", tmp_path / "parquet")

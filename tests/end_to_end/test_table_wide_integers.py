@@ -13,7 +13,8 @@ import torch
 from loaders import SelectionError, TableEncoder, open_table
 from loaders.format.spec import read_manifest
 from loaders.format.table_schema import ColumnSpec, TableSchema, read_table_schema
-from loaders.table_views import sort_columns, table_entries
+from loaders.table_columns import sort_columns
+from loaders.table_views import table_entries
 from tests.token_commands import call
 
 LOW, HIGH, TOP = -(1 << 63), (1 << 63) - 1, (1 << 64) - 1

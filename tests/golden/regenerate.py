@@ -20,6 +20,8 @@ from loaders.format.statistics import ChannelStatistics
 from loaders.format.table_schema import TABLE_SCHEMA
 from preprocess.plan import RunOptions
 from preprocess.run import run
+from preprocess.tables.options import TableOptions
+from preprocess.tables.prepare import table_to_shards
 from tests.recipes import (
     DigestRecipe,
     numbered_items,
@@ -34,6 +36,7 @@ HERE = Path(__file__).parent
 MANIFEST_FILE = HERE / "small.manifest.json"
 DIGESTS_FILE = HERE / "digests.json"
 RECORDS_FILE = HERE / "records.json"
+LISTS_FILE = HERE / "lists.json"
 
 
 def small_manifest() -> Manifest:
@@ -139,7 +142,35 @@ def record_files() -> dict[str, dict[str, str]]:
     return found
 
 
+def list_files() -> dict[str, dict[str, str]]:
+    """Return small tables with lists of several lengths: text as it is, SHA-256 of the rest.
+
+    The manifest has all options, of which there may be new ones.
+    """
+    lists = [
+        {"a": ["x", "é"], "b": [0.5] * 40, "c": [1, None]},
+        {"a": [], "b": [], "c": None},
+        {"a": None, "b": None, "c": [300]},
+        {"a": [None], "b": [None, 2.5], "c": []},
+    ]
+    containers: tuple[Container, ...] = ("tensor", "zarr")
+    found = {}
+    for container in containers:
+        with tempfile.TemporaryDirectory() as folder:
+            source, out = Path(folder, "rows.jsonl"), Path(folder, "out")
+            source.write_text("".join(f"{json.dumps(row)}\n" for row in lists))
+            run_options = RunOptions(container=container, workers=1)
+            table_to_shards(source, out, TableOptions(), run_options)
+            found[container] = {
+                path: data.decode() if path.endswith(".json") else hashlib.sha256(data).hexdigest()
+                for path, data in read_tree(out).items()
+                if path != MANIFEST and not path.endswith("zarr.json")
+            }
+    return found
+
+
 if __name__ == "__main__":
     MANIFEST_FILE.write_bytes(small_manifest().to_bytes())
     DIGESTS_FILE.write_text(json.dumps(digests(), indent=1) + "\n")
     RECORDS_FILE.write_text(json.dumps(record_files(), indent=1) + "\n")
+    LISTS_FILE.write_text(json.dumps(list_files(), indent=1) + "\n")

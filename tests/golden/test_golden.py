@@ -7,9 +7,11 @@ from loaders.format.spec import Manifest, read_manifest
 from tests.golden.regenerate import (
     DIGESTS_FILE,
     HERE,
+    LISTS_FILE,
     MANIFEST_FILE,
     RECORDS_FILE,
     digests,
+    list_files,
     record_files,
     small_manifest,
 )
@@ -35,3 +37,7 @@ def test_shards_have_the_bytes_they_always_had() -> None:
 
 def test_records_have_the_bytes_they_always_had() -> None:
     assert record_files() == json.loads(RECORDS_FILE.read_text())
+
+
+def test_lists_have_the_bytes_they_always_had() -> None:
+    assert list_files() == json.loads(LISTS_FILE.read_text())

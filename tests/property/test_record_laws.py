@@ -163,16 +163,23 @@ def test_a_schema_lays_out_its_columns_and_survives_its_bytes(
             role="feature",
             dtype=data.draw(st.sampled_from(RECORD_DTYPES)),  # type: ignore[arg-type]
             length=data.draw(st.integers(1, 9)),
+            layout=data.draw(st.sampled_from(["fixed", "fixed", "padded", "ragged"])),
         )
         for name in names
     )
     schema = TableSchema(columns)
 
     assert TableSchema.from_json(json.loads(schema.to_bytes()), "here") == schema
-    assert set(schema.record_dtype.names or ()) >= set(names)
+    found, lengths = set(schema.record_dtype.names or ()), schema.length_names
+    assert found >= {spec.name for spec in columns if spec.layout != "ragged"}
+    assert lengths.keys() == {spec.name for spec in columns if spec.layout != "fixed"}
+    assert len({*lengths.values(), *names}) == len(lengths) + len(names)
+    assert found >= set(lengths.values())
+    assert schema.list_fields.keys() == {s.name for s in columns if s.layout == "ragged"}
     sizes = [np.dtype(dtype).itemsize for _, dtype, _ in schema.record]
     assert sizes == sorted(sizes, reverse=True)
-    assert sorted(names) == sorted(n for n, _, _ in schema.record if n in set(names))
+    stored = [spec.name for spec in columns if spec.layout != "ragged"]
+    assert sorted(stored) == sorted(n for n, _, _ in schema.record if n in set(stored))
 
 
 @pytest.mark.parametrize("container", ["tensor", "zarr"])

@@ -166,8 +166,9 @@ def json_columns(draw: st.DrawFn) -> list[dict[str, object]]:
         "b": st.integers(-5, 1 << 60),
         "c": st.one_of(st.none(), st.floats(-1e6, 1e6)),
         "d": st.sampled_from(["2024-01-01", "x", "2024-01-01 00:00:00"]),
-        "e": st.lists(st.integers(-3, 3), max_size=3),
-        "f": st.lists(st.sampled_from(["p", "2024-01-01"]), max_size=2),
+        "e": st.lists(st.one_of(st.none(), st.integers(-3, 3)), max_size=3),
+        "f": st.lists(st.sampled_from([None, "p", "2024-01-01"]), max_size=2),
+        "g": st.lists(st.one_of(st.none(), st.floats(-9, 9)), max_size=3),
     }
     names = draw(st.lists(st.sampled_from(sorted(kinds)), unique=True, min_size=1))
     return [

@@ -105,9 +105,10 @@ def test_breaking_off_ends_the_gather_thread(dataset_path: Path) -> None:
 
 def test_an_error_while_gathering_reaches_the_loop(make_dataset) -> None:
     path = make_dataset(fresh=True)
+    ds = open_dataset(path, size=32)
     next(path.glob("train/*.image_32.npy")).unlink()
     with pytest.raises(ShardsError, match="not found"):
-        keys(Loader(open_dataset(path, size=32), 4))
+        keys(Loader(ds, 4))
 
 
 def test_settings_that_give_no_batch_are_refused(dataset_path: Path) -> None:

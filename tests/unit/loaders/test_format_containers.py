@@ -49,9 +49,9 @@ FIELDS = [LARGE, DEEP, SMALL, LABEL, KEY]
 
 
 def random_rows(field: FieldSpec, count: int, seed: int = 0) -> NDArray[Any]:
-    if field.record is not None:
+    if field.record is not None or field.dtype.startswith("float"):
         data = np.random.default_rng(seed).bytes(count * field.nbytes)
-        return np.frombuffer(data, field.numpy_dtype).copy()
+        return np.frombuffer(data, field.numpy_dtype).reshape(count, *field.shape).copy()
     top = np.iinfo(field.dtype).max
     rows = np.random.default_rng(seed).integers(0, top, (count, *field.shape), endpoint=True)
     return rows.astype(field.numpy_dtype)

@@ -72,12 +72,12 @@ def test_a_type_that_does_not_hold_a_value_is_refused_by_line_and_never_wraps(tm
     assert spec_of(tmp_path, values, wish=Wish(dtype="int64")).dtype == "int64"
     assert spec_of(tmp_path, values, wish=Wish(dtype="float32")).kind == "float"
     with pytest.raises(SourceError, match="column 'a': uint8 is no type of kind float"):
-        spec_of(tmp_path, ["1.5"], wish=Wish(dtype="uint8"))
+        spec_of(tmp_path, ["1e5"], wish=Wish(dtype="uint8"))
 
 
 def test_floats_are_float32_where_every_value_survives_or_it_is_asked_for(tmp_path):
     assert spec_of(tmp_path, ["0.5", "", "1e10"]).dtype == "float32"
-    spec = spec_of(tmp_path, ["0.1", "0.5"])
+    spec = spec_of(tmp_path, ["0.1", "0.5", "1e-300"])
     assert (spec.dtype, spec.losses) == ("float64", ())
     values = ["0.1", "0.5", "1234567.891", "0.1", "inf", ""]
     for options, wish in (
@@ -170,9 +170,31 @@ def test_vectors_have_the_narrowest_type_and_one_length(tmp_path):
     whole, exact, fine = fit_blocks(tmp_path, table_blocks(table, 2)).schema.columns
     assert (whole.dtype, whole.offset, whole.length) == ("uint8", 1, 2)
     assert (exact.dtype, fine.dtype, fine.length) == ("float32", "float64", 2)
-    ragged = pa.table({"v": [[1, 2], [3]]})
-    with pytest.raises(SourceError, match=r"^a.parquet:2: column 'v': lists of 1 to 2 numbers"):
-        fit_blocks(tmp_path, table_blocks(ragged))
+
+
+def test_lists_of_several_lengths_are_fitted_by_their_values(tmp_path):
+    import pyarrow as pa
+
+    lists = [[1, 2], [3], None, [], [None, 300]]
+    table = pa.table({"v": lists, "long": [[0.1] * (7 * n) for n in range(5)]})
+    short, long = fit_blocks(tmp_path, table_blocks(table, 2)).schema.columns
+    assert (short.dtype, short.offset, short.length, short.layout) == ("uint16", 1, 2, "padded")
+    assert (long.dtype, long.length, long.layout) == ("float64", 28, "ragged")
+    found = short.statistics
+    assert (found.count, found.missing, found.mean, found.maximum) == (5, 1, 76.5, 300)
+    assert long.statistics.count == 70
+
+
+@pytest.mark.parametrize("more", [[], [0.25]])
+def test_whole_numbers_in_lists_of_floats_that_float64_does_not_hold_are_listed(tmp_path, more):
+    import pyarrow as pa
+
+    whole = pa.table({"v": [[(1 << 53) + 1, 3], [None, 1 << 53]]})
+    floats = pa.table({"v": [[0.5, 1.0], [*more, 2.0]]})
+    blocks = [*table_blocks(whole), *table_blocks(floats, key="b.parquet")]
+    spec = fit_blocks(tmp_path, blocks, TableOptions()).schema.column("v")
+    assert (spec.dtype, spec.layout) == ("float64", "fixed" if more else "padded")
+    assert [(loss.values, loss.worst) for loss in spec.losses] == [(1, 1.0)]
 
 
 def test_parts_of_times_are_columns_of_their_own(tmp_path):
