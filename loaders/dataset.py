@@ -205,14 +205,14 @@ class ShardDataset(SampleDataset):
             indices: [B] stored indices, in 0..span-1.
             buffers: View name -> [B, *field.shape] of the stored dtype, for the views wanted.
         """
-        for name, buffer in buffers.items():
-            rows = self._rows[name]
-            rows.gather_into(
-                indices, buffer.reshape(-1).view(np.uint8).reshape(-1, rows.row_nbytes)
-            )
-        if self._ragged:
+        for name, rows in self._rows.items():
+            if name in buffers:
+                out = buffers[name].reshape(-1).view(np.uint8).reshape(-1, rows.row_nbytes)
+                rows.gather_into(indices, out)
+        ragged = [shown for shown in self._ragged if shown.name in buffers]
+        if ragged:
             places = self._columns.places(indices)
-            for shown in self._ragged:
+            for shown in ragged:
                 shown.gather(self._columns, places, buffers)
 
     def stretches(self, indices: NDArray[np.int64]) -> Iterator[NDArray[Any]]:

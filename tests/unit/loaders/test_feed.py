@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from loaders import Loader, Mix, ShardsError, feed, open_dataset, open_table, open_tokens
 from loaders.feed import DeviceFeed
 from loaders.finish import Finish
+from preprocess import ImageOptions, images_to_shards
+from tests.synthetic import write_image_tree
 from tests.table_stores import write_people
 from tests.token_stores import write_stream
 
@@ -36,8 +38,13 @@ def datasets(
     images = [open_dataset(make_dataset(container), size=32) for container in ("tensor", "zarr")]
     ids = list(range(101))
     stream = open_tokens(write_stream(folder / "a", [[ids[:30]], [ids[30:41], ids[41:]]]))
+    write_image_tree(folder / "photos", ["ant", "bee"], 4, size=(30, 20))
+    write_image_tree(folder / "photos", ["cat"], 4, size=(16, 24))
+    options = ImageOptions(sizes=((16, 16),), fit="shortest")
+    images_to_shards(folder / "photos", folder / "pictures", options)
     return {
         "images": images[0],
+        "pictures of all sizes": open_dataset(folder / "pictures", padded=True),
         "mixed images": Mix([(images[0], 0.7), (images[1], 0.3)]),
         "table": open_table(write_people(folder / "people", 50, shards=[20, 0, 1, 29])),
         "padded blocks": stream.blocks(8, stride=3, tail="pad"),
@@ -64,7 +71,15 @@ class Watched:
 
 @pytest.mark.parametrize(
     "kind",
-    ["images", "mixed images", "table", "padded blocks", "padded documents", "documents"],
+    [
+        "images",
+        "pictures of all sizes",
+        "mixed images",
+        "table",
+        "padded blocks",
+        "padded documents",
+        "documents",
+    ],
 )
 @pytest.mark.parametrize("last", ["drop", "pad", "wrap", None])
 @given(
@@ -200,7 +215,7 @@ def test_an_error_of_a_shard_that_is_gone_reaches_the_loop(
     next(path.glob("train/*.image_32.npy")).unlink()
     for threaded_from in (0, 1 << 30):
         monkeypatch.setattr(feed, "THREADED_FROM", threaded_from)
-        with pytest.raises(ShardsError, match="not found"):
+        with pytest.raises(ShardsError, match="missing"):
             list(through_ring(Loader(open_dataset(path, size=32), 4)))
         assert not [t for t in threading.enumerate() if t.name.startswith("prep-")]
 
