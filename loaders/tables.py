@@ -194,7 +194,7 @@ class TableDataset(SampleDataset):
         columns += [
             (
                 *(s.name, s.kind, s.role, s.dtype, s.length, s.layout),
-                *(s.offset, s.exponent, s.nullable, s.buckets),
+                *(s.offset, s.exponent, s.nullable, s.wraps, s.buckets),
             )
             for s in self.schema.columns
         ]
