@@ -49,6 +49,8 @@ class TokenStore:
         path: The dataset's folder, or the file.
         split: The split's name.
         file: Another trainer's file, opened: it stands for a dataset of one shard, layout stream.
+        name: The field of the tokens, which is called "tokens" here whatever it is stored as: a
+            table of several columns of texts has one for each.
 
     Attributes:
         path: The dataset's folder.
@@ -65,22 +67,32 @@ class TokenStore:
         FormatError: The manifest is damaged.
     """
 
-    def __init__(self, path: Path, split: str, file: TokenFile | None = None) -> None:
+    def __init__(
+        self, path: Path, split: str, file: TokenFile | None = None, name: str = TOKENS
+    ) -> None:
         self.path = path
         self.split = split
         self._file = file
+        self._name = name
         self.manifest: Manifest = read_manifest(path) if file is None else _described(file, split)
         held = {field.name for spec in self.manifest.splits.values() for field in spec.fields}
-        if self.manifest.kind != "tokens" and TOKENS not in held:
+        if self.manifest.kind != "tokens" and name not in held:
+            several = f"{name}_0000" in held
+            what = "the tokens of several columns" if several else "no tokens"
+            remedy = "open_table" if several else "open_dataset"
             raise SelectionError(
-                f"{path}: a dataset of kind {self.manifest.kind!r} holds no tokens: "
-                "open it with loaders.open_dataset"
+                f"{path}: a dataset of kind {self.manifest.kind!r} holds {what}: open it with "
+                f"loaders.{remedy}"
             )
         if split not in self.manifest.splits:
             stored = ", ".join(self.manifest.splits)
             raise SelectionError(f"{path}: no split {split!r}; stored are {stored}: give split=...")
         spec = self.manifest.splits[split]
-        self.fields: Mapping[str, FieldSpec] = {field.name: field for field in spec.fields}
+        is_table = self.manifest.kind != "tokens"  # its other fields are no part of the texts
+        own = [field for field in spec.fields if field.name == name or not is_table]
+        self.fields: Mapping[str, FieldSpec] = {
+            TOKENS if field.name == name else field.name: field for field in own
+        }
         if TOKENS not in self.fields:
             raise FormatError(f"{path}: {split} has no field {TOKENS!r}, only {[*self.fields]}")
         self.dtype: np.dtype[Any] = self.fields[TOKENS].numpy_dtype
@@ -88,10 +100,15 @@ class TokenStore:
         self.layout: Layout = found[0] if found else "stream"
         if len(found) > 1 or self.fields[TOKENS].ragged != (self.layout in {"stream", "chat"}):
             raise FormatError(f"{path}: {split} has the fields {[*self.fields]}, of no one layout")
-        self.ends: NDArray[np.int64] = np.cumsum(spec.values.get(TOKENS, ()), dtype=np.int64)
+        self.ends: NDArray[np.int64] = np.cumsum(spec.values.get(name, ()), dtype=np.int64)
         self._spec = spec
         self._container = CONTAINERS[self.manifest.container]
-        self._columns = {column.name: (column, rows) for column, rows in spec.columns()}
+        columns = {column.name: (column, rows) for column, rows in spec.columns()}
+        self._columns = {
+            shown + column.name.removeprefix(field.name): columns[column.name]
+            for shown, field in self.fields.items()
+            for column in field.columns()
+        }
         self._row_ends = np.cumsum(spec.counts, dtype=np.int64)  # [shards]
         self._row_starts = np.concatenate(([0], self._row_ends))
         self._maps: dict[tuple[str, int], NDArray[Any]] = {}
@@ -102,7 +119,7 @@ class TokenStore:
     def __reduce__(self) -> tuple[Any, ...]:
         if self._file is not None:
             return TokenStore, (self.path, self.split, self._file)
-        return _reopen, (self.path, self.split, self.fingerprint)
+        return _reopen, (self.path, self.split, self._name, self.fingerprint)
 
     def __len__(self) -> int:
         return self._spec.count
@@ -172,7 +189,7 @@ class TokenStore:
             if counts[shard] == 0:
                 found = np.empty((0, *column.shape), column.numpy_dtype)
             else:
-                found = open_column(self.path, self.manifest, self.split, name, shard)
+                found = open_column(self.path, self.manifest, self.split, column.name, shard)
             self._maps[name, shard] = found
         return found
 
@@ -280,9 +297,9 @@ def concatenate_into(pieces: Sequence[NDArray[Any]], buffer: NDArray[Any]) -> No
         np.concatenate(pieces, out=buffer.reshape(-1))
 
 
-def _reopen(path: Path, split: str, fingerprint: str) -> TokenStore:
+def _reopen(path: Path, split: str, name: str, fingerprint: str) -> TokenStore:
     """Open the dataset again in another process, and only the very same one."""
-    store = TokenStore(path, split)
+    store = TokenStore(path, split, name=name)
     if store.fingerprint != fingerprint:
         raise FormatError(f"{path}: the dataset was replaced while it was open; open it again")
     return store

@@ -40,7 +40,7 @@ def needed_version(fields: Iterable[FieldSpec]) -> int:
     """Return the format version that can hold these fields, the same as before there were newer."""
     needed = _RAGGED_SINCE
     for spec in fields:
-        if spec.role in NEWEST_ROLES:
+        if spec.role in NEWEST_ROLES or (spec.role == "tokens" and spec.name != spec.role):
             return _NEWEST_SINCE
         if spec.record is not None:
             needed = _RECORDS_SINCE
