@@ -12,11 +12,7 @@ from loaders.errors import FormatError, SelectionError
 from loaders.format.columns import open_column
 from loaders.format.containers import CONTAINERS
 from loaders.format.fields import FieldSpec
-from loaders.format.spec import (
-    Manifest,
-    SplitSpec,
-    read_manifest,
-)
+from loaders.format.spec import Manifest, SplitSpec, read_manifest
 from loaders.stretches import split_by_shard, stretches
 from loaders.token_files import TokenFile
 
@@ -49,8 +45,7 @@ class TokenStore:
         path: The dataset's folder, or the file.
         split: The split's name.
         file: Another trainer's file, opened: it stands for a dataset of one shard, layout stream.
-        name: The field of the tokens, which is called "tokens" here whatever it is stored as: a
-            table of several columns of texts has one for each.
+        name: The field of the tokens, called "tokens" here: one of several columns has its own.
 
     Attributes:
         path: The dataset's folder.
