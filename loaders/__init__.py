@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from loaders.augment import Augment
     from loaders.batches import Loader
+    from loaders.box_maps import boxes_to_original, boxes_to_stored
     from loaders.dataset import ShardDataset, open_dataset
     from loaders.errors import (
+        ChecksumError,
         DeviceError,
         FormatError,
         ImageTypeError,
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Augment",
+    "ChecksumError",
     "DeviceError",
     "FormatError",
     "ImageTypeError",
@@ -54,6 +57,8 @@ __all__ = [
     "TokenDataset",
     "VersionError",
     "Weighted",
+    "boxes_to_original",
+    "boxes_to_stored",
     "document_mask",
     "estimate_residency",
     "open_dataset",
@@ -75,6 +80,8 @@ _MODULES = {
     "TableEncoder": "table_encoder",
     "TokenDataset": "tokens",
     "Weighted": "weighted",
+    "boxes_to_original": "box_maps",
+    "boxes_to_stored": "box_maps",
     "document_mask": "token_packs",
     "estimate_residency": "residency",
     "open_dataset": "dataset",

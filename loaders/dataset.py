@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final
@@ -12,51 +13,63 @@ from numpy.typing import NDArray
 
 from loaders.errors import FormatError, SelectionError
 from loaders.field_rows import FieldRows
-from loaders.format.containers import CONTAINERS
-from loaders.format.files import MANIFEST
+from loaders.format.promised import expect_sizes
 from loaders.format.spec import (
     Manifest,
-    SplitSpec,
     read_manifest,
 )
-from loaders.images import Size, image_views
+from loaders.images import Shown, Size, image_views
 from loaders.samples import CLASS, Batch, SampleDataset
-from loaders.views import Take, View, fresh
+from loaders.split_columns import SplitColumns
+from loaders.views import Part, Take, View, fresh
 
-_VIEWS: Final[Mapping[str, Callable[[SplitSpec, Size, str], tuple[View, ...]]]] = {
-    "images": image_views,
-}
+_VIEWS: Final[Mapping[str, Callable[..., tuple[Shown, ...]]]] = {"images": image_views}
 """Kind in the manifest -> what samples of that kind show."""
 
 
-def open_dataset(path: str | Path, *, split: str = "train", size: Size = None) -> "ShardDataset":
+def open_dataset(
+    path: str | Path,
+    *,
+    split: str = "train",
+    size: Size = None,
+    padded: bool = False,
+    verify: bool = False,
+) -> "ShardDataset":
     """Open a dataset that `prep` wrote.
 
-    Only the manifest is read; shards are mapped when they are first touched.
+    The manifest is read, and the split's files are compared with it in size; shards are mapped
+    when they are first touched.
 
     Args:
         path: The dataset's folder.
         split: "train", "validation" or "test".
         size: Which stored size to serve as "image": 512, "512x384" or (512, 384), width first;
             may be left out where only one is stored.
+        padded: Give pictures and boxes whose number differs from sample to sample as one tensor,
+            filled up with zeros, and "image_valid" (and so on), bool, that says which of it counts;
+            else as lists.
+        verify: Compare the checksum of each file when it is first touched, which reads all of it:
+            a flipped bit is then a ChecksumError, not a sample.
 
     Raises:
         IncompleteError: There is no finished dataset in the folder.
         SelectionError: The split or the size is not stored.
-        FormatError: The manifest is damaged.
+        MissingShardError: A file of the split is not there.
+        FormatError: The manifest is damaged, or a file was cut or extended.
         VersionError: A newer format wrote it.
     """
     # Absolute: shards are opened later, perhaps from another working directory.
-    return ShardDataset(Path(path).absolute(), split, size)
+    return ShardDataset(Path(path).absolute(), split, size, padded=padded, verify=verify)
 
 
 class ShardDataset(SampleDataset):
     """One split of a dataset as a map-style torch dataset.
 
     `ds[i]` is one sample, `ds.__getitems__([...])` a whole batch in one gather; both are dicts by
-    field name: "image" uint8 [C, H, W] or [B, C, H, W] in channels_last strides, "label" (where
-    stored) an int or int64 [B], "key" the item's path or a list of them. All of it is private
-    memory: changing it never reaches the files.
+    field name: "image" uint8 or uint16 [C, H, W] or [B, C, H, W] in channels_last strides, "label"
+    (where stored) an int or int64 [B], "key" the item's path or a list of them. Where pictures
+    differ in size a batch has a list of them. All of it is private memory: changing it never
+    reaches the files.
 
     Pickles as its path and options, so worker processes open their own maps. Maps are read-only
     and safe across fork.
@@ -64,15 +77,24 @@ class ShardDataset(SampleDataset):
     Attributes:
         path: The dataset's folder.
         split: The split's name.
+        verify: Whether checksums are compared.
         manifest: The dataset's description.
-        views: What samples show.
+        shown: What samples show.
+        views: The arrays behind it.
     """
 
-    views: tuple[View, ...]
-
-    def __init__(self, path: Path, split: str, size: Size = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        split: str,
+        size: Size = None,
+        *,
+        padded: bool = False,
+        verify: bool = False,
+    ) -> None:
         self.path = path
         self.split = split
+        self.verify = verify
         self.manifest: Manifest = read_manifest(path)
         if split not in self.manifest.splits:
             stored = ", ".join(self.manifest.splits)
@@ -87,37 +109,48 @@ class ShardDataset(SampleDataset):
                 "upgrade prepshards"
             )
         self._size = size
+        self._padded = padded
         self._spec = self.manifest.splits[split]
-        self._container = CONTAINERS[self.manifest.container]
-        self._check_sizes()
-        self.views = _VIEWS[self.manifest.kind](self._spec, size, str(path))
-        names = {view.name: view.field.name for view in self.views}
-        self._rows = {n: FieldRows(path, self.manifest, split, f) for n, f in names.items()}
+        expect_sizes(path, self.manifest, split)
+        self._columns = SplitColumns(path, split, self.manifest, verify=verify)
+        make = _VIEWS[self.manifest.kind]
+        fill = self.manifest.recipe.get("mask_padding", 0)
+        self.shown = make(
+            self._spec, size, str(path), self._columns, padded=padded, mask_fill=int(fill)
+        )
+        self.views: tuple[Part, ...] = tuple(p for shown in self.shown for p in shown.parts())
+        fixed = {v.name: v.field.name for v in self.shown if isinstance(v, View)}
+        self._ragged = [shown for shown in self.shown if not isinstance(shown, View)]
+        self._rows = {
+            n: FieldRows(path, self.manifest, split, f, verify=verify) for n, f in fixed.items()
+        }
         self._show_all(self._spec.count)
 
-    def _check_sizes(self) -> None:
-        """Refuse a manifest whose file sizes do not follow from its shapes and counts."""
-        spec = self._spec
-        for column, rows in spec.columns():
-            sizes = {
-                count: self._container.shard_nbytes(column, count, spec.capacity)
-                for count in set(rows)
-            }
-            files = spec.files[column.name]
-            for index, (count, nbytes) in enumerate(zip(rows, files.nbytes, strict=True)):
-                expected = sizes[count] if spec.counts[index] else 0
-                if nbytes != expected:
-                    raise FormatError(
-                        f"{self.path / MANIFEST}: {self.split} shard {index} column {column.name}: "
-                        f"{nbytes} bytes, {count} rows need {expected}"
-                    )
-
     def _opening(self) -> tuple[Callable[..., SampleDataset], tuple[Any, ...]]:
-        return ShardDataset, (self.path, self.split, self._size)
+        made = partial(ShardDataset, padded=self._padded, verify=self.verify)
+        return made, (self.path, self.split, self._size)
 
     def __repr__(self) -> str:
-        shapes = ", ".join(f"{v.name} {v.field.dtype}{list(v.field.shape)}" for v in self.views)
+        shapes = ", ".join(
+            f"{v.name} {v.field.dtype}{'[*]' * v.field.ragged}{list(v.field.shape)}"
+            for v in self.shown
+        )
         return f"ShardDataset({str(self.path)!r}, {self.split!r}: {self._counted}, {shapes})"
+
+    def with_size(self, size: Size) -> "ShardDataset":
+        """Return the same samples at another stored size.
+
+        Raises:
+            SelectionError: It is not stored.
+        """
+        made = ShardDataset(self.path, self.split, size, padded=self._padded, verify=self.verify)
+        made._chosen = self._chosen
+        return made
+
+    @property
+    def is_ragged(self) -> bool:
+        """Whether something of a sample differs in size from sample to sample."""
+        return any(shown.field.ragged for shown in self.shown)
 
     @property
     def fingerprint(self) -> str:
@@ -144,7 +177,7 @@ class ShardDataset(SampleDataset):
     def _statistics(self) -> Any:
         # Validation and test are normalized as training was.
         spec = self.manifest.splits.get("train", self._spec)
-        for view in self.views:
+        for view in self.shown:
             found = spec.statistics.get(view.field.name)
             if found is not None and found.pixels:
                 return found
@@ -158,7 +191,7 @@ class ShardDataset(SampleDataset):
         }
 
     def _codes(self, field: str) -> tuple[NDArray[Any], Mapping[str, int]]:
-        labels = [view for view in self.views if view.field.role == "label"]
+        labels = [view for view in self.shown if view.field.role == "label"]
         if field != CLASS or not labels:
             return super()._codes(field)
         view = labels[0]
@@ -170,25 +203,35 @@ class ShardDataset(SampleDataset):
 
         Args:
             indices: [B] stored indices, in 0..span-1.
-            buffers: View name -> [B, *field.shape] of the stored dtype, for every view.
+            buffers: View name -> [B, *field.shape] of the stored dtype, for the views wanted.
         """
         for name, rows in self._rows.items():
-            rows.gather_into(
-                indices, buffers[name].reshape(-1).view(np.uint8).reshape(-1, rows.row_nbytes)
-            )
+            if name in buffers:
+                out = buffers[name].reshape(-1).view(np.uint8).reshape(-1, rows.row_nbytes)
+                rows.gather_into(indices, out)
+        ragged = [shown for shown in self._ragged if shown.name in buffers]
+        if ragged:
+            places = self._columns.places(indices)
+            for shown in ragged:
+                shown.gather(self._columns, places, buffers)
 
     def stretches(self, indices: NDArray[np.int64]) -> Iterator[NDArray[Any]]:
         """Yield the parts of maps that a gather of ascending stored indices [B] reads."""
-        return chain.from_iterable(rows.stretches(indices) for rows in self._rows.values())
+        fixed = chain.from_iterable(rows.stretches(indices) for rows in self._rows.values())
+        places = self._columns.places(indices) if self._ragged else []
+        ragged = (self._columns.slices(v.field.name, places) for v in self._ragged)
+        return chain(fixed, chain.from_iterable(ragged))
 
     @property
     def stored_nbytes(self) -> int:
         """Bytes of the fields that samples show, those of other sizes left out."""
-        return self.span * sum(view.field.nbytes for view in self.views)
+        fixed = sum(v.field.nbytes for v in self.shown if isinstance(v, View))
+        return self.span * fixed + self._columns.stored_nbytes(v.field for v in self._ragged)
 
     def maps(self) -> Iterator[NDArray[Any]]:
-        """Open the files of these fields: [count, bytes of a row] each, read-only."""
-        return chain.from_iterable(rows.maps() for rows in self._rows.values())
+        """Open the files of these fields, read-only."""
+        found = chain.from_iterable(rows.maps() for rows in self._rows.values())
+        return chain(found, self._columns.opened(v.field for v in self._ragged))
 
     @property
     def made_nbytes(self) -> int:
@@ -206,4 +249,6 @@ class ShardDataset(SampleDataset):
             rows: View name -> [B, *field.shape] of the stored dtype.
             take: Not needed.
         """
-        return Batch({view.name: view.show(rows[view.name]) for view in self.views})
+        return Batch(
+            {name: value for shown in self.shown for name, value in shown.shown(rows).items()}
+        )

@@ -3,7 +3,8 @@
 ```
 ShardsError                                  catch this at a program's edge
 |- FormatError (ValueError)                  bytes are not what the format promises
-|  `- VersionError                           written by a newer format
+|  |- VersionError                           written by a newer format
+|  `- ChecksumError                          a file is of the right size, and not of the right bytes
 |- MissingShardError (FileNotFoundError)     the manifest names a file that is not there
 |- IncompleteError                           shards and no manifest: the run did not finish
 |- SelectionError (ValueError)               asked for a split, size or field that is not stored
@@ -29,6 +30,10 @@ class FormatError(ShardsError, ValueError):
 
 class VersionError(FormatError):
     """The dataset was written by a newer version of the format."""
+
+
+class ChecksumError(FormatError):
+    """A file has the promised size and other bytes than the manifest promises."""
 
 
 class MissingShardError(ShardsError, FileNotFoundError):

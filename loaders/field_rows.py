@@ -28,16 +28,20 @@ class FieldRows:
         manifest: Its description.
         split: The split's name.
         name: Of the field; it has rows of one length.
+        verify: Compare checksums when shards are first touched.
 
     Attributes:
         row_nbytes: Bytes of a row.
     """
 
-    def __init__(self, path: Path, manifest: Manifest, split: str, name: str) -> None:
+    def __init__(
+        self, path: Path, manifest: Manifest, split: str, name: str, *, verify: bool = False
+    ) -> None:
         self._path = path
         self._manifest = manifest
         self._split = split
         self._name = name
+        self._verify = verify
         spec, container = manifest.splits[split], CONTAINERS[manifest.container]
         column = next(column for column, _ in spec.columns() if column.name == name)
         self.row_nbytes = column.nbytes
@@ -123,7 +127,8 @@ class FieldRows:
         found = self._maps.get(shard)
         if found is None:
             place = self._joined.place(shard) if self._joined else None
-            rows = open_column(self._path, self._manifest, self._split, self._name, shard, place)
+            where = (self._path, self._manifest, self._split, self._name, shard, place)
+            rows = open_column(*where, verify=self._verify)
             found = rows.reshape(-1).view(np.uint8).reshape(len(rows), self.row_nbytes)
             self._maps[shard] = found
         return found

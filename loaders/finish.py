@@ -18,10 +18,14 @@ from loaders.views import Gatherable
 
 IMAGE: Final = "image"
 
-BOXES: Final = "boxes"
+BOXES: Final = "boxes to cut"
 """Travels beside the rows where images are augmented; no entry of a batch."""
 
 _STORED: Final = {str(dtype).removeprefix("torch."): dtype for dtype in LEVELS}
+
+
+_PAIRED: Final = frozenset({"mask", "boxes", "transform"})
+"""Parts that say something of single pixels of an image."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,6 +64,7 @@ class Finish:
             return cls(None, None, seed)
         high, wide, channels = _image_shape(dataset, "augment" if augment else "normalize")
         if augment is not None:
+            _refuse_paired(dataset)
             augment.boxes.check(high, wide)
         if normalize is not None and channels != len(normalize.scale):
             raise NormalizeError(
@@ -102,6 +107,16 @@ class Finish:
         elif self.normalize is not None and not found[IMAGE].is_floating_point():
             found[IMAGE] = normalize_innermost(self.normalize, found[IMAGE])
         return found
+
+
+def _refuse_paired(dataset: Gatherable) -> None:
+    """Refuse to cut images whose masks and boxes would stay as they are."""
+    found = [part.name for part in dataset.views if part.name in _PAIRED]
+    if found:
+        raise SelectionError(
+            f"{dataset.path}: augment cuts {IMAGE!r} alone, and samples have {', '.join(found)} "
+            "that belong to its pixels: cut them together in the training loop"
+        )
 
 
 def _image_shape(dataset: Gatherable, option: str) -> tuple[int, int, int]:

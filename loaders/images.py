@@ -1,13 +1,16 @@
 """What images add on the reading side: which stored field is "image", and how it is shown."""
 
 import re
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 import torch
 from torch import Tensor
 
 from loaders.errors import SelectionError
 from loaders.format.spec import SplitSpec
+from loaders.pictures import RaggedField
+from loaders.split_columns import SplitColumns
 from loaders.views import View
 
 Size = int | str | tuple[int, int] | None
@@ -15,17 +18,39 @@ Size = int | str | tuple[int, int] | None
 
 _PREFIX: Final = "image_"
 
+_PIXELS: Final = frozenset({"image", "pixel_labels"})
+_OF_A_SIZE: Final = frozenset({*_PIXELS, "transform", "boxes", "box_labels"})
+_ENTRIES: Final = frozenset({"image", "mask", "transform", "boxes", "box_labels"})
+_ON_HOST: Final = frozenset({"page", "transform"})
+"""Roles of what describes a sample, and is no input of a model."""
 
-def image_views(split: SplitSpec, size: Size, where: str) -> tuple[View, ...]:
-    """Choose what samples show: one image size, the label if stored, the key.
+
+Shown = View | RaggedField
+"""One or two entries of a batch, and how they are filled."""
+
+
+def image_views(
+    split: SplitSpec,
+    size: Size,
+    where: str,
+    columns: SplitColumns,
+    *,
+    padded: bool,
+    mask_fill: int,
+) -> tuple[Shown, ...]:
+    """Choose what samples show: one image size and what belongs to it, labels, the key.
 
     Args:
         split: The split's description.
         size: Which stored size to serve.
         where: Names the dataset in errors.
+        columns: What is stored.
+        padded: Whether what differs in size is given as one tensor with a mask, not as a list.
+        mask_fill: What masks are filled up with then; all else with zeros.
 
     Raises:
-        SelectionError: The size is not stored, or several are and none was chosen.
+        SelectionError: The size is not stored, or several are and none was chosen; or there is
+            nothing to pad.
     """
     stored = {f.name.removeprefix(_PREFIX): f for f in split.fields if f.role == "image"}
     name = _size_name(size, where) if size is not None else None
@@ -34,14 +59,31 @@ def image_views(split: SplitSpec, size: Size, where: str) -> tuple[View, ...]:
     if name not in stored:
         asked = "no size was chosen" if name is None else f"no size {name}"
         raise SelectionError(f"{where}: {asked}; stored are {', '.join(stored)}: give size=...")
-    views = [View(name="image", field=stored[name], show=show_images)]
+    if padded and not any(field.ragged for field in split.fields):
+        raise SelectionError(f"{where}: padded=True: all samples have one size, leave it out")
+    views: list[Shown] = []
     for field in split.fields:
-        if field.role == "label":
-            views.append(View(name="label", field=field, show=show_labels))
+        entry = field.name.removesuffix(f"_{name}")
+        if field.role in _OF_A_SIZE and entry not in _ENTRIES:
+            continue  # of another size
+        if field.ragged:
+            transform = f"transform_{name}" if field.role in _PIXELS else None
+            views.append(
+                RaggedField(
+                    name=entry,
+                    field=field,
+                    columns=columns,
+                    transform=transform,
+                    padded=padded,
+                    fill=mask_fill if field.role == "pixel_labels" else 0,
+                )
+            )
         elif field.role == "key":
             views.append(View(name="key", field=field, show=show_keys, on_device=False))
-        elif field.role == "page":
-            views.append(View(name="page", field=field, show=show_labels, on_device=False))
+        elif field.role in _SHOWS:
+            on_device = field.role not in _ON_HOST
+            show = _SHOWS[field.role]
+            views.append(View(name=entry, field=field, show=show, on_device=on_device))
     return tuple(views)
 
 
@@ -67,3 +109,20 @@ def show_keys(rows: Tensor) -> list[str]:
     """Return B paths out of [B, L] zero-padded bytes; bytes that are not UTF-8 as surrogates."""
     keys = rows.numpy().view(f"S{rows.shape[1]}").reshape(-1).tolist()
     return [key.decode(errors="surrogateescape") for key in keys]
+
+
+def show_plain(rows: Tensor) -> Tensor:
+    """Return rows as they are stored."""
+    return rows
+
+
+_SHOWS: Final[Mapping[str, Callable[[Tensor], Any]]] = {
+    "image": show_images,
+    "label": show_labels,
+    "page": show_labels,
+    "transform": show_labels,
+    "pixel_labels": show_plain,
+    "labels": show_plain,
+    "targets": show_plain,
+}
+"""Role of a field of fixed shape -> how a batch shows its rows."""

@@ -54,6 +54,11 @@ class MixedPart:
         widths = {part.layout(_PROBE)[0] for part in self.parts if part.fixed}
         return len(widths) == 1 and all(part.fixed for part in self.parts)
 
+    @property
+    def apart(self) -> bool:
+        """Whether it can be gathered without the others."""
+        return all(part.apart for part in self.parts)
+
     def layout(self, indices: NDArray[np.int64]) -> tuple[tuple[int, ...], np.dtype[Any]]:
         """Return shape and dtype of the array for the samples [B] of a batch."""
         found = [self.parts[s].layout(local) for s, _, local in self.split_up(indices)]
@@ -109,6 +114,7 @@ def check_sources(sources: Sequence[Gatherable]) -> None:
                 f"{dataset.path}: rows that are as long as the longest of a batch cannot be mixed: "
                 "give length=..."
             )
+    _refuse_ragged(sources)
     first = sources[0]
     for dataset in sources[1:]:
         for what, one, other in zip(_FACTS, _facts(first), _facts(dataset), strict=True):
@@ -127,6 +133,14 @@ def _as_long_as_the_longest(dataset: Gatherable) -> str | None:
     tokens = any(isinstance(part, TokenPart) for part in dataset.views)
     lists = any(isinstance(part, ListPart) for part in dataset.views)
     return "tokens" if tokens else "lists" if lists else None
+
+
+def _refuse_ragged(sources: Sequence[Gatherable]) -> None:
+    for dataset in sources:
+        if isinstance(dataset, ShardDataset) and dataset.is_ragged:
+            raise SelectionError(
+                f"{dataset.path}: pictures of different sizes, and boxes, cannot be mixed"
+            )
 
 
 def _differing(one: Any, other: Any) -> tuple[Any, Any]:

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Final
 
 from loaders.errors import FormatError, SelectionError
-from loaders.format.files import checksum, read_json
+from loaders.format.files import checksum, expect_inside, read_json
 from loaders.format.records import RECORD, RecordPart
 from loaders.format.spec import Manifest, read_manifest
 from loaders.format.strict import Place
@@ -70,6 +70,7 @@ def read_vocabulary(root: Path, manifest: Manifest, spec: ColumnSpec) -> tuple[s
     if spec.vocabulary is None:
         return ()
     path = root / spec.vocabulary
+    expect_inside(root, path)
     place = Place(str(path))
     entry = place.mapping(read_json(path), {"values", "counts"})
     found = (path.stat().st_size, checksum(path))

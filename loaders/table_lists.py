@@ -28,13 +28,17 @@ class ListRows:
         manifest: Its description.
         split: The split's name.
         field: Of the lists.
+        verify: Compare checksums when shards are first touched.
     """
 
-    def __init__(self, path: Path, manifest: Manifest, split: str, field: FieldSpec) -> None:
+    def __init__(
+        self, path: Path, manifest: Manifest, split: str, field: FieldSpec, *, verify: bool = False
+    ) -> None:
         self._path = path
         self._manifest = manifest
         self._split = split
         self._field = field
+        self._verify = verify
         counts = np.array(manifest.splits[split].counts, np.int64)
         self._values = manifest.splits[split].values[field.name]
         self._ends = np.cumsum(counts, dtype=np.int64)
@@ -102,10 +106,10 @@ class ListRows:
         found = self._maps.get(shard)
         if found is None:
             name, where = self._field.name, (self._path, self._manifest, self._split)
-            offsets = open_column(*where, f"{name}_offsets", shard)
+            offsets = open_column(*where, f"{name}_offsets", shard, verify=self._verify)
             values = np.empty(0, self._field.numpy_dtype)
             if self._values[shard]:
-                values = open_column(*where, name, shard)
+                values = open_column(*where, name, shard, verify=self._verify)
             found = self._maps[shard] = offsets, values
         return found
 
@@ -118,6 +122,7 @@ class ListPart:
     rows: ListRows
     on_device: bool = True
     fixed: bool = False
+    apart: bool = False
 
     @property
     def name(self) -> str:
@@ -236,8 +241,8 @@ def list_entries(schema: TableSchema, codes: Codes = "int64") -> tuple[ListEntry
 
 
 def open_lists(
-    path: Path, split: str, manifest: Manifest, entries: Sequence[ListEntry]
+    path: Path, split: str, manifest: Manifest, entries: Sequence[ListEntry], *, verify: bool
 ) -> TableLists:
     """Open the ragged lists of a split."""
-    rows = tuple(ListRows(path, manifest, split, entry.field) for entry in entries)
+    rows = tuple(ListRows(path, manifest, split, entry.field, verify=verify) for entry in entries)
     return TableLists(tuple(entries), rows)

@@ -104,7 +104,7 @@ def text_entries(names: Sequence[str]) -> list[dict[str, str]]:
 
 
 def open_texts(
-    path: Path, split: str, manifest: Manifest, vectors: Sequence[ColumnSpec]
+    path: Path, split: str, manifest: Manifest, vectors: Sequence[ColumnSpec], *, verify: bool
 ) -> TableTexts:
     """Open the texts of a split.
 
@@ -113,6 +113,7 @@ def open_texts(
         split: One of its splits.
         manifest: Its description.
         vectors: Columns that are entries of their own.
+        verify: Compare checksums when shards are first touched.
 
     Raises:
         SelectionError: One of these has the name of an entry.
@@ -130,7 +131,7 @@ def open_texts(
                 f"{path}: a list column is called {entry[TOKENS]!r} or {entry[LENGTH]!r}, as "
                 "entries of batches are: give it another name and prepare the table again"
             )
-        store = TokenStore(path, split, name=field)
+        store = TokenStore(path, split, name=field, verify=verify)
         ids = (store.tokenizer_id("pad_id"), store.tokenizer_id("eos_id"), 0)
         fill = next(number for number in ids if number is not None)
         found.append(TextEntry(Padded(store, Width(None, 1), fill, Labels(store)), entry))

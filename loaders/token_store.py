@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,10 +11,13 @@ from numpy.typing import NDArray
 from loaders.errors import FormatError, SelectionError
 from loaders.format.columns import open_column
 from loaders.format.containers import CONTAINERS
-from loaders.format.fields import FieldSpec
-from loaders.format.spec import Manifest, SplitSpec, read_manifest
+from loaders.format.promised import expect_sizes
+from loaders.format.spec import Manifest, read_manifest
 from loaders.stretches import split_by_shard, stretches
-from loaders.token_files import TokenFile
+from loaders.token_files import TokenFile, described
+
+if TYPE_CHECKING:
+    from loaders.format.fields import FieldSpec
 
 Layout = Literal["stream", "fixed", "packed", "chat"]
 TokenizerId = Literal["eos_id", "pad_id", "largest_id"]
@@ -46,6 +49,7 @@ class TokenStore:
         split: The split's name.
         file: Another trainer's file, opened: it stands for a dataset of one shard, layout stream.
         name: The field of the tokens, called "tokens" here: one of several columns has its own.
+        verify: Compare checksums when shards are first touched.
 
     Attributes:
         path: The dataset's folder.
@@ -59,17 +63,25 @@ class TokenStore:
 
     Raises:
         SelectionError: It holds no tokens, or not this split.
-        FormatError: The manifest is damaged.
+        MissingShardError: A file of the split is not there.
+        FormatError: The manifest is damaged, or a file was cut or extended.
     """
 
     def __init__(
-        self, path: Path, split: str, file: TokenFile | None = None, name: str = TOKENS
+        self,
+        path: Path,
+        split: str,
+        file: TokenFile | None = None,
+        *,
+        name: str = TOKENS,
+        verify: bool = False,
     ) -> None:
         self.path = path
         self.split = split
+        self._verify = verify
         self._file = file
         self._name = name
-        self.manifest: Manifest = read_manifest(path) if file is None else _described(file, split)
+        self.manifest: Manifest = read_manifest(path) if file is None else described(file, split)
         held = {field.name for spec in self.manifest.splits.values() for field in spec.fields}
         if self.manifest.kind != "tokens" and name not in held:
             several = f"{name}_0000" in held
@@ -107,14 +119,16 @@ class TokenStore:
         self._row_ends = np.cumsum(spec.counts, dtype=np.int64)  # [shards]
         self._row_starts = np.concatenate(([0], self._row_ends))
         self._maps: dict[tuple[str, int], NDArray[Any]] = {}
-        if file is not None:
+        if file is None:
+            expect_sizes(path, self.manifest, split)
+        else:
             self._maps[TOKENS, 0] = file.values
             self._maps[f"{TOKENS}_offsets", 0] = file.offsets.view("<i8")
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self._file is not None:
             return TokenStore, (self.path, self.split, self._file)
-        return _reopen, (self.path, self.split, self._name, self.fingerprint)
+        return _reopen, (self.path, self.split, self.fingerprint, self._name, self._verify)
 
     def __len__(self) -> int:
         return self._spec.count
@@ -133,8 +147,11 @@ class TokenStore:
         """Return an id that the manifest states; None where it does not."""
         tokenizer = self.manifest.recipe.get("tokenizer")
         value = tokenizer.get(name) if isinstance(tokenizer, dict) else None
-        if value is not None and type(value) is not int:
-            raise FormatError(f"{self.path}: recipe.tokenizer.{name} is {value!r}, not an integer")
+        most = int(np.iinfo(self.dtype).max)
+        if value is not None and not (type(value) is int and 0 <= value <= most):
+            raise FormatError(
+                f"{self.path}: recipe.tokenizer.{name} is {value!r}, not an integer in 0..{most}"
+            )
         return value
 
     def fill(self, given: int | None, why: str, remedy: str) -> int:
@@ -184,7 +201,8 @@ class TokenStore:
             if counts[shard] == 0:
                 found = np.empty((0, *column.shape), column.numpy_dtype)
             else:
-                found = open_column(self.path, self.manifest, self.split, column.name, shard)
+                place = (self.path, self.manifest, self.split, column.name, shard)
+                found = open_column(*place, verify=self._verify)
             self._maps[name, shard] = found
         return found
 
@@ -257,44 +275,15 @@ _SERVED: Final[Mapping[Layout, str]] = {
 }
 
 
-def _described(file: TokenFile, split: str) -> Manifest:
-    """Describe another trainer's file as the dataset that it stands for."""
-    field = FieldSpec(
-        name=TOKENS, dtype=file.values.dtype.name, shape=(), role="tokens", ragged=True
-    )
-    spec = SplitSpec(
-        fields=(field,),
-        capacity=None,
-        items=1,
-        counts=(len(file),),
-        values={TOKENS: (len(file.values),)},
-        files={},
-        statistics={},
-        class_counts=None,
-    )
-    # Where each document begins tells files apart; the ids themselves are too many to be read.
-    digest = hashlib.sha256(file.offsets.data).hexdigest()
-    return Manifest(
-        container="tensor",
-        kind="tokens",
-        recipe={"tokenizer": {"eos_id": file.eos_id}},
-        recipe_hash=digest,
-        source_hash=digest,
-        classes=(),
-        skipped=0,
-        splits={split: spec},
-    )
-
-
 def concatenate_into(pieces: Sequence[NDArray[Any]], buffer: NDArray[Any]) -> None:
     """Copy pieces back to back into a C-contiguous array of as many elements."""
     if pieces:  # NumPy wants at least one
         np.concatenate(pieces, out=buffer.reshape(-1))
 
 
-def _reopen(path: Path, split: str, name: str, fingerprint: str) -> TokenStore:
+def _reopen(path: Path, split: str, fingerprint: str, name: str, verify: bool) -> TokenStore:  # noqa: FBT001
     """Open the dataset again in another process, and only the very same one."""
-    store = TokenStore(path, split, name=name)
+    store = TokenStore(path, split, name=name, verify=verify)
     if store.fingerprint != fingerprint:
         raise FormatError(f"{path}: the dataset was replaced while it was open; open it again")
     return store

@@ -16,23 +16,27 @@ from loaders.token_store import TOKENS, Layout, TokenStore
 from loaders.token_views import Labels, TokenView
 
 
-def open_tokens(path: str | Path, split: str = "train") -> "TokenDataset":
+def open_tokens(path: str | Path, split: str = "train", *, verify: bool = False) -> "TokenDataset":
     """Open a dataset that `prep tokens` wrote.
 
-    Only the manifest is read; shards are mapped when they are first touched.
+    The manifest is read, and the split's files are compared with it in size; shards are mapped
+    when they are first touched.
 
     Args:
         path: The dataset's folder.
         split: "train", "validation" or "test".
+        verify: Compare the checksum of each file when it is first touched, which reads all of it:
+            a flipped bit is then a ChecksumError, not a sample.
 
     Raises:
         IncompleteError: There is no finished dataset in the folder.
         SelectionError: The dataset holds no tokens, or not this split.
-        FormatError: The manifest is damaged.
+        MissingShardError: A file of the split is not there.
+        FormatError: The manifest is damaged, or a file was cut or extended.
         VersionError: A newer format wrote it.
     """
     # Absolute: shards are opened later, perhaps from another working directory.
-    return TokenDataset(TokenStore(Path(path).absolute(), split))
+    return TokenDataset(TokenStore(Path(path).absolute(), split, verify=verify))
 
 
 def open_token_file(

@@ -34,6 +34,7 @@ class View:
             memory where it can.
         on_device: Whether the rows travel to the device of a batch, or stay in host memory.
         fixed: Whether every sample has one row, of the same shape.
+        apart: Whether it can be gathered without the others.
     """
 
     name: str
@@ -41,10 +42,19 @@ class View:
     show: Callable[[Tensor], Any]
     on_device: bool = True
     fixed: bool = True
+    apart: bool = True
 
     def layout(self, indices: NDArray[np.int64]) -> tuple[tuple[int, ...], np.dtype[Any]]:
         """Return shape and dtype of the array that takes the rows of a batch."""
         return (len(indices), *self.field.shape), self.field.numpy_dtype
+
+    def parts(self) -> tuple["View", ...]:
+        """Return the array of a batch that it fills: itself."""
+        return (self,)
+
+    def shown(self, rows: Mapping[str, Tensor]) -> dict[str, Any]:
+        """Return its entry of a batch."""
+        return {self.name: self.show(rows[self.name])}
 
 
 class Part(Protocol):
@@ -63,6 +73,11 @@ class Part(Protocol):
     @property
     def fixed(self) -> bool:
         """Whether row b of the array is sample b, of a shape that no sample changes."""
+        ...
+
+    @property
+    def apart(self) -> bool:
+        """Whether `gather_into` can leave it out, or all others."""
         ...
 
     def layout(self, indices: NDArray[np.int64]) -> tuple[tuple[int, ...], np.dtype[Any]]:
@@ -94,7 +109,13 @@ class Gatherable(Protocol):
         ...
 
     def gather_into(self, indices: NDArray[np.int64], buffers: Mapping[str, NDArray[Any]]) -> None:
-        """Copy what belongs to the samples [B] into arrays of the parts' layouts, in any thread."""
+        """Copy what belongs to the samples [B] into arrays of the parts' layouts, in any thread.
+
+        Args:
+            indices: [B] as `order` gives them.
+            buffers: An array for each of `views`, C-contiguous; those of parts that can be gathered
+                apart may be missing.
+        """
         ...
 
     @property

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from preprocess.check import check_dataset
     from preprocess.errors import OutputError, SampleError, SourceError
-    from preprocess.images.prepare import ImageOptions, images_to_shards
+    from preprocess.images.options import ImageOptions, MetadataOptions, SplitOptions
+    from preprocess.images.prepare import images_to_shards
     from preprocess.plan import RunOptions
+    from preprocess.repair import RepairReport, repair_dataset
     from preprocess.report import Report
     from preprocess.tables.options import TableOptions
     from preprocess.tables.prepare import table_to_shards
@@ -19,11 +21,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ImageOptions",
+    "MetadataOptions",
     "OutputError",
+    "RepairReport",
     "Report",
     "RunOptions",
     "SampleError",
     "SourceError",
+    "SplitOptions",
     "TableOptions",
     "TextOptions",
     "TiktokenFile",
@@ -31,14 +36,18 @@ __all__ = [
     "check_dataset",
     "export_tokens",
     "images_to_shards",
+    "repair_dataset",
     "table_to_shards",
     "tokens_to_shards",
 ]
 
 _MODULES = {
-    "ImageOptions": "images.prepare",
+    "ImageOptions": "images.options",
+    "MetadataOptions": "images.options",
+    "RepairReport": "repair",
     "Report": "report",
     "RunOptions": "plan",
+    "SplitOptions": "images.options",
     "TableOptions": "tables.options",
     "TextOptions": "texts.options",
     "TiktokenFile": "tokens.tokenizer_tiktoken",
@@ -46,6 +55,7 @@ _MODULES = {
     "check_dataset": "check",
     "export_tokens": "tokens.export",
     "images_to_shards": "images.prepare",
+    "repair_dataset": "repair",
     "table_to_shards": "tables.prepare",
     "tokens_to_shards": "tokens.prepare",
 }

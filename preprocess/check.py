@@ -1,26 +1,23 @@
 """`prep check`: a dataset against its manifest."""
 
-from collections.abc import Iterator
+import os
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from loaders.errors import FormatError, MissingShardError
+from loaders.errors import FormatError, MissingShardError, ShardsError
 from loaders.format.containers import CONTAINERS
-from loaders.format.files import MANIFEST, REPORT, SKIPPED, checksum
-from loaders.format.spec import Manifest, read_manifest
+from loaders.format.files import MANIFEST, REPORT, SKIPPED, WORK, checksum, expect_inside
+from loaders.format.promised import REMEDY, PromisedFile, promised_files, size_error
+from loaders.format.spec import SPLITS, Manifest, read_manifest
 from loaders.format.table_schema import TABLE_SCHEMA, read_table_schema
 
-_OWN = frozenset({MANIFEST, REPORT, SKIPPED})
+_OWN: Final = frozenset({MANIFEST, REPORT, SKIPPED})
 
-
-@dataclass(frozen=True, slots=True)
-class ExpectedFile:
-    """One file that the manifest promises."""
-
-    path: Path
-    nbytes: int
-    crc32c: str
+_SHARD: Final = re.compile(rf"({'|'.join(SPLITS)})/([0-9]+\.[a-z0-9_]+\.npy|[a-z0-9_/]+/c/[0-9/]+)")
+"""Places of shards in a folder, of either container."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,8 +29,9 @@ class CheckReport:
         files: Files that were looked at.
         nbytes: Bytes that the manifest promises in them.
         full: Whether checksums were compared.
-        problems: One line a bad file: which, what came, what was expected.
+        problems: One line a bad file: which, what came, what was expected, what to do.
         foreign: Files in the folder that are not part of the dataset.
+        bad: The bad files that the manifest promises, or that describe the shards.
     """
 
     path: Path
@@ -42,6 +40,7 @@ class CheckReport:
     full: bool
     problems: tuple[str, ...]
     foreign: tuple[str, ...]
+    bad: tuple[PromisedFile, ...]
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values."""
@@ -73,56 +72,58 @@ def check_dataset(
 
     root = Path(path)
     manifest = read_manifest(root)
-    shards = list(_promised_files(root, manifest))
+    promised = list(promised_files(root, manifest))
     described = CONTAINERS[manifest.container].group_files(manifest)
     with parallel_config(backend="threading", n_jobs=workers or cpu_count()):
-        found = Parallel()(delayed(_check_file)(file, full=full) for file in shards)
-    problems = [problem for problem in found if problem]
-    problems += [
-        problem
-        for name, data in described.items()
-        if (problem := _check_described(root / name, data))
-    ]
+        found = Parallel()(delayed(_check_file)(root, file, full=full) for file in promised)
+    results = dict(zip(promised, found, strict=True))
+    problems = list(_problems(results))
+    bad = [file for file, result in results.items() if result not in {file.crc32c, ""}]
+    for name, data in described.items():
+        problem = _check_described(root / name, data)
+        if problem is not None:
+            problems.append(problem)
+            bad.append(PromisedFile(root / name, len(data), ""))
     if not any(problem.startswith(f"{root / TABLE_SCHEMA}:") for problem in problems):
         problems += _check_schema(root, manifest)
-    expected = {file.path for file in shards} | {root / name for name in described}
+    expected = {file.path for file in promised} | {root / name for name in described}
+    others = {name: _said_of_other(root, name) for name in _others(root, expected)}
+    problems += [f"{root / name}: {said}" for name, said in others.items() if said]
     return CheckReport(
         path=root,
         files=len(expected),
-        nbytes=sum(file.nbytes for file in shards),
+        nbytes=sum(file.nbytes for file in promised),
         full=full,
         problems=tuple(problems),
-        foreign=tuple(_foreign(root, expected)),
+        foreign=tuple(name for name, said in others.items() if not said),
+        bad=tuple(dict.fromkeys(bad)),
     )
 
 
-def _promised_files(root: Path, manifest: Manifest) -> Iterator[ExpectedFile]:
-    container = CONTAINERS[manifest.container]
-    for name, split in manifest.splits.items():
-        for column, _ in split.columns():
-            files = split.files[column.name]
-            for index, count in enumerate(split.counts):
-                if count:
-                    path = container.shard_path(root, name, index, column, split.capacity)
-                    yield ExpectedFile(path, files.nbytes[index], files.crc32c[index])
-    for name, (nbytes, crc32c) in manifest.extras.items():
-        yield ExpectedFile(root / name, nbytes, crc32c)
-
-
-def _check_file(file: ExpectedFile, *, full: bool) -> str | None:
-    remedy = "copy it again, or prepare the dataset again with --overwrite"
+def _check_file(root: Path, file: PromisedFile, *, full: bool) -> str | ShardsError:
+    """Return the checksum of a file, "" where that is not wanted, or what is wrong with it."""
+    error = size_error(file)
+    if error is not None:
+        return error
     try:
-        if not file.path.is_file():
-            return f"{file.path}: missing; {remedy}"
-        nbytes = file.path.stat().st_size
-        if nbytes != file.nbytes:
-            return f"{file.path}: {nbytes} bytes, manifest says {file.nbytes}; {remedy}"
-        found = checksum(file.path) if full else file.crc32c
-    except OSError as error:
-        return f"{file.path}: cannot be read: {error.strerror}"
-    if found != file.crc32c:
-        return f"{file.path}: CRC-32C {found}, manifest says {file.crc32c}; {remedy}"
-    return None
+        expect_inside(root, file.path)
+        return checksum(file.path) if full else ""
+    except FormatError as refused:
+        return refused
+    except OSError as failed:
+        return FormatError(f"{file.path}: cannot be read: {failed.strerror}; {REMEDY}")
+
+
+def _problems(results: Mapping[PromisedFile, str | ShardsError]) -> Iterator[str]:
+    """Yield a line for each bad file; of one that has the bytes of another, which."""
+    owners = {(file.nbytes, file.crc32c): file for file in results}
+    for file, found in results.items():
+        if isinstance(found, ShardsError):
+            yield str(found)
+        elif found not in {file.crc32c, ""}:
+            owner = owners.get((file.nbytes, found))
+            holds = "" if owner is None else f", which is that of {owner.path}: swapped or doubled"
+            yield f"{file.path}: CRC-32C {found}{holds}, manifest says {file.crc32c}; {REMEDY}"
 
 
 def _check_schema(root: Path, manifest: Manifest) -> Iterator[str]:
@@ -137,12 +138,31 @@ def _check_described(path: Path, data: bytes) -> str | None:
         if path.is_file() and path.stat().st_size == len(data) and path.read_bytes() == data:
             return None
     except OSError as error:
-        return f"{path}: cannot be read: {error.strerror}"
-    return f"{path}: missing or changed; prepare the dataset again"
+        return f"{path}: cannot be read: {error.strerror}; {REMEDY}"
+    return f"{path}: missing or changed; {REMEDY}"
 
 
-def _foreign(root: Path, expected: set[Path]) -> Iterator[str]:
-    own = expected | {root / name for name in _OWN}
-    for path in sorted(root.rglob("*")):
-        if path not in own and (path.is_symlink() or not path.is_dir()):
-            yield str(path.relative_to(root))
+def _others(root: Path, expected: set[Path]) -> list[str]:
+    """Return what else is in the folder; the work folder as one."""
+    own = {str(path) for path in expected} | {str(root / name) for name in _OWN}
+    found = []
+    for folder, folders, names in os.walk(root):
+        if Path(folder) == root and WORK in folders:
+            folders.remove(WORK)
+            found.append(os.path.join(folder, WORK))
+        links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
+        found += [path for n in (*names, *links) if (path := os.path.join(folder, n)) not in own]
+    return sorted(os.path.relpath(path, root) for path in found)
+
+
+def _said_of_other(root: Path, name: str) -> str | None:
+    """Return what is wrong about what the manifest does not promise, and what to do."""
+    if name == WORK:
+        stale = sum(1 for _ in (root / WORK).glob("*.receipt.json"))
+        return (
+            f"left by a run that was stopped, with {stale} stale receipts; give its command again, "
+            "which removes it, or remove it yourself"
+        )
+    if _SHARD.fullmatch(name):
+        return "a shard that the manifest does not name, of another run or copy; remove it"
+    return None

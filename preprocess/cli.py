@@ -16,6 +16,7 @@ from loaders.errors import ShardsError
 from preprocess.commands.export import export
 from preprocess.commands.images import images
 from preprocess.commands.prepare import FOLDER, INTERRUPTED, OWN_PROCESS
+from preprocess.commands.repair import repair
 from preprocess.commands.table import table
 from preprocess.commands.tokens import tokens
 
@@ -85,6 +86,7 @@ def main() -> None:
 
 prep.add_command(export)
 prep.add_command(images)
+prep.add_command(repair)
 prep.add_command(table)
 prep.add_command(tokens)
 
@@ -142,8 +144,9 @@ def info(path: Path, **options: Any) -> None:
 def check(ctx: click.Context, /, path: Path, **options: Any) -> None:
     """Compare a dataset with its manifest: every file there, of the right size.
 
-    With --full, of the right content too. A missing, cut, extended or changed file makes the exit
-    code 1; files that are not part of the dataset are listed, and do no harm.
+    With --full, of the right content too. A missing, cut, extended, swapped or changed file, a
+    shard that the manifest does not name, and what a stopped run left make the exit code 1; other
+    files that are not part of the dataset are listed, and do no harm.
     """
     from preprocess.check import check_dataset
     from preprocess.commands.terminal import check_text, print_json, print_text

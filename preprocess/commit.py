@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 
@@ -65,13 +66,13 @@ def _first_key(plan: Plan) -> str:
     return next(item.key for items in plan.listing.splits.values() for item in items)
 
 
-def read_skipped(plan: Plan) -> Sequence[tuple[str, str]]:
+def read_skipped(out: Path) -> Sequence[tuple[str, str]]:
     """Return what a finished run has listed in `skipped.jsonl`.
 
     Raises:
         OutputError: The list is missing or damaged.
     """
-    path = plan.out / SKIPPED
+    path = out / SKIPPED
     count = sum(1 for _ in read_skipped_lines(path))
     return Listed(count, partial(read_skipped_lines, path))
 

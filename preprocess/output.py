@@ -21,15 +21,16 @@ from loaders.format.files import (
     to_json,
     write_atomically,
 )
+from loaders.format.promised import promised_files, size_error
 from loaders.format.spec import Manifest, SplitSpec
 from preprocess.errors import OutputError, output_error
+from preprocess.in_work import remove_notes
 from preprocess.locks import try_lock
 from preprocess.plan import Plan
 from preprocess.removal import (
     REMOVED,
     RUN,
     TEMPORARY,
-    find_bad_sizes,
     is_begun,
     read_known_manifest,
     read_run_hash,
@@ -69,6 +70,7 @@ class Claim:
                     self.out.rmdir()
             else:
                 _clear_temporary(self.out)
+                remove_notes(self.out / WORK)  # this process ends in order: no item is to blame
         except OSError:
             return  # the folder vanished or cannot be written; the error in flight says so
         finally:
@@ -134,9 +136,9 @@ def _same_dataset(plan: Plan, manifest: Manifest) -> Manifest:
             f"{plan.out}: input files were changed since this dataset was made (their names and "
             f"sizes are the same, their times are not); {remedy}"
         )
-    bad = next(find_bad_sizes(plan.out, manifest), None)
-    if bad is not None:
-        raise OutputError(f"{bad}; --overwrite prepares the dataset again")
+    for file in promised_files(plan.out, manifest):
+        if (error := size_error(file)) is not None:
+            raise OutputError(f"{error}; or --overwrite, which prepares the dataset again")
     return manifest
 
 
@@ -173,6 +175,19 @@ def claim(plan: Plan, *, overwrite: bool) -> Claim:
         held.release(finished=False)
         raise
     return held
+
+
+def hold(out: Path) -> Claim:
+    """Take the folder of a finished dataset, to put files of it in their place again.
+
+    Raises:
+        OutputError: Another run is writing there, or the folder cannot be written.
+    """
+    try:
+        (out / WORK).mkdir(exist_ok=True)
+        return Claim(out, owner="", made=False, descriptor=_lock(out / WORK))
+    except OSError as error:
+        raise output_error(out, error) from error
 
 
 def _begin(plan: Plan, *, overwrite: bool) -> None:

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from loaders.format.containers import CONTAINERS
 from loaders.format.files import to_json
@@ -28,6 +28,8 @@ class RunOptions:
         backend: joblib backend, such as "threading" or "loky"; "auto" lets the recipe choose.
         max_skipped: Items that may be skipped before a run counts as not clean.
         overwrite: Remove what an earlier run wrote to the output folder.
+        item_timeout: Seconds after which an item is left out by name, on processes; None for any
+            time.
     """
 
     container: Container = "tensor"
@@ -36,6 +38,7 @@ class RunOptions:
     backend: str = "auto"
     max_skipped: int = 0
     overwrite: bool = False
+    item_timeout: float | None = None
 
     def __post_init__(self) -> None:
         """Refuse values outside their range."""
@@ -45,6 +48,10 @@ class RunOptions:
             raise ValueError(f"shard_nbytes={self.shard_nbytes}: expected at least 1")
         if self.workers is not None and self.workers < 1:
             raise ValueError(f"workers={self.workers}: expected at least 1")
+        if self.item_timeout is not None and not self.item_timeout > 0:
+            raise ValueError(f"item_timeout={self.item_timeout}: expected more than 0")
+        if self.item_timeout is not None and self.backend == "threading":
+            raise ValueError("item_timeout: a thread cannot be ended; leave the backend out")
         if self.max_skipped < 0:
             raise ValueError(f"max_skipped={self.max_skipped}: expected at least 0")
 
@@ -69,6 +76,7 @@ class Plan:
         recipe_hash: SHA-256 over all that changes bytes, apart from the input.
         run_hash: SHA-256 over that and the input, change times included.
         extras: Files to be written beside the shards: path below the dataset -> bytes.
+        aside: What a repair needs beside the manifest to plan the same again, as JSON values.
     """
 
     listing: Listing
@@ -80,6 +88,7 @@ class Plan:
     recipe_hash: str
     run_hash: str
     extras: Mapping[str, bytes] = field(default_factory=dict)
+    aside: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def recipe(self) -> Recipe:
@@ -129,7 +138,7 @@ def plan_run(
         "fields": {name: [f.to_json() for f in r.fields()] for name, r in recipes.items()},
     }
     recipe_hash = hashlib.sha256(to_json(described)).hexdigest()
-    times = [item.mtime_ns for items in listing.splits.values() for item in items]
+    times = [t for items in listing.splits.values() for item in items for t in item.times()]
     whole = to_json([recipe_hash, listing.fingerprint(), times])
     return Plan(
         listing=listing,

@@ -1,7 +1,7 @@
 """What prep wrote to an output folder, by its manifest or its receipts, and how that is removed."""
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,6 +16,7 @@ from loaders.format.files import (
     read_json,
     sync_directory,
 )
+from loaders.format.promised import promised_files
 from loaders.format.spec import Manifest, read_manifest
 from loaders.format.strict import Place
 from preprocess.errors import OutputError
@@ -33,6 +34,7 @@ def is_begun(out: Path) -> bool:
 
 
 def _receipts(out: Path) -> list[Path]:
+    """Return the receipts in the work folder."""
     found = (out / WORK).glob("*.receipt.json")
     return sorted(path for path in found if not path.name.startswith(TEMPORARY))
 
@@ -112,35 +114,9 @@ def _check_inside(out: Path, paths: Sequence[Path]) -> None:
 
 def dataset_files(out: Path, manifest: Manifest) -> list[Path]:
     """Return every file that the manifest stands for, apart from itself."""
-    container = CONTAINERS[manifest.container]
-    shards = [
-        container.shard_path(out, name, index, column, split.capacity)
-        for name, split in manifest.splits.items()
-        for column, _ in split.columns()
-        for index, count in enumerate(split.counts)
-        if count
-    ]
-    described = [*container.group_files(manifest), *manifest.extras]
-    return [*shards, *(out / name for name in described)]
-
-
-def find_bad_sizes(out: Path, manifest: Manifest) -> Iterator[str]:
-    """Yield a line for every promised file that is missing or of another size."""
-    container = CONTAINERS[manifest.container]
-    for name, (nbytes, _) in manifest.extras.items():
-        path = out / name
-        found = path.stat().st_size if path.is_file() else None
-        if found != nbytes:
-            what = "missing" if found is None else f"{found} bytes, manifest says {nbytes}"
-            yield f"{path}: {what}"
-    for name, split in manifest.splits.items():
-        for column, _ in split.columns():
-            for index, nbytes in enumerate(split.files[column.name].nbytes):
-                path = container.shard_path(out, name, index, column, split.capacity)
-                found = path.stat().st_size if path.is_file() else None
-                if split.counts[index] and found != nbytes:
-                    what = "missing" if found is None else f"{found} bytes, manifest says {nbytes}"
-                    yield f"{path}: {what}"
+    described = CONTAINERS[manifest.container].group_files(manifest)
+    promised = [file.path for file in promised_files(out, manifest)]
+    return [*promised, *(out / name for name in described)]
 
 
 def _receipt_files(receipt: Path) -> list[str]:

@@ -37,6 +37,7 @@ class Report:
         backend: joblib backend used; "" when nothing was left to do.
         redone: Shards that were made again by the reference: their first result differed from it.
         tallies: What the recipe has counted, over all splits.
+        aside: What a repair needs beside the manifest to plan the same again, as JSON values.
     """
 
     out: Path
@@ -53,6 +54,7 @@ class Report:
     backend: str
     redone: int = 0
     tallies: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    aside: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def too_many_skipped(self) -> bool:
@@ -78,6 +80,7 @@ class Report:
             "backend": self.backend,
             "redone_shards": self.redone,
             "tallies": {name: list(sums) for name, sums in self.tallies.items()},
+            "aside": dict(self.aside),
             "tools": tool_versions(),
         }
 

@@ -1,19 +1,14 @@
 """The engine: joblib over the shards of a plan -> receipts -> manifest. It knows no modality."""
 
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Protocol
 
-from loaders.errors import ShardsError
 from loaders.format.spec import Manifest
 from preprocess.commit import build_manifest, commit, read_skipped, write_skipped
 from preprocess.errors import SourceError
+from preprocess.fatal import without_fatal
 from preprocess.output import (
     check_room,
     claim,
@@ -26,19 +21,19 @@ from preprocess.receipt import Receipt
 from preprocess.recipe import REDONE
 from preprocess.removal import remove_dataset
 from preprocess.report import Report
-from preprocess.shard_writer import write_shard
 from preprocess.stats import merge_tallies
 from preprocess.task import ShardTask, read_receipt, retract
-from preprocess.threads import Gate, Shared
+from preprocess.workers import OnProgress, write_shards
 
-OnProgress = Callable[[int, int, int], None]
-"""Told (samples, skipped, bytes) as they are made; called from worker threads."""
+__all__ = ["OnProgress", "Runner", "report_of", "run"]
 
-_FEEDER: Final = "QueueFeederThread"
-"""Name that multiprocessing and loky give the thread which sends calls to worker processes."""
 
-_FEEDER_SECONDS: Final = 10.0
-"""It ends at once when its pool was ended; another library's pool may live on."""
+class Runner(Protocol):
+    """Carries out a plan: `run`, or what writes only some of its shards."""
+
+    def __call__(self, plan: Plan, options: RunOptions, on_progress: OnProgress, /) -> Report:
+        """Carry it out."""
+        ...
 
 
 def run(plan: Plan, options: RunOptions, on_progress: OnProgress = lambda *_: None) -> Report:
@@ -60,7 +55,7 @@ def run(plan: Plan, options: RunOptions, on_progress: OnProgress = lambda *_: No
     manifest = find_complete(plan, overwrite=options.overwrite)
     if manifest is not None:
         clear_finished(plan.out)
-        return _report(plan, options, manifest, read_skipped(plan))
+        return report_of(plan, options, manifest, read_skipped(plan.out))
     if options.overwrite:  # before anything is removed
         check_room(plan.out, plan.nbytes - replaced_nbytes(plan))
     held = claim(plan, overwrite=options.overwrite)
@@ -74,7 +69,10 @@ def run(plan: Plan, options: RunOptions, on_progress: OnProgress = lambda *_: No
         backend = options.backend
         if backend == "auto":
             backend = plan.recipe.backend(plan.listing, workers)
-        fresh = _write_shards(pending, backend, workers, on_progress)
+            # Threads cannot be ended.
+            backend = backend if options.item_timeout is None else "loky"
+        pending = without_fatal(pending, plan.out, options.item_timeout)
+        fresh = write_shards(pending, backend, workers, on_progress, options.item_timeout)
         receipts = [*kept, *fresh]
         if len(fresh) != len(pending):
             raise RuntimeError(
@@ -88,7 +86,7 @@ def run(plan: Plan, options: RunOptions, on_progress: OnProgress = lambda *_: No
             finished = True
             raise SourceError(f"{plan.listing.name}: {refusal}; no dataset is written")
         report = replace(
-            _report(plan, options, manifest, skipped),
+            report_of(plan, options, manifest, skipped),
             seconds=time.perf_counter() - start,
             made=sum(receipt.count for receipt in fresh),
             backend=backend,
@@ -113,106 +111,6 @@ def _look_for_receipts(plan: Plan, owner: str) -> tuple[list[Receipt], list[Shar
     return kept, pending
 
 
-def _write_shards(
-    tasks: Sequence[ShardTask], backend: str, workers: int, on_progress: OnProgress
-) -> list[Receipt]:
-    if backend == "threading":
-        return _write_in_threads(tasks, workers, on_progress)
-    try:
-        return _write_in_processes(tasks, backend, workers, on_progress)
-    except BrokenProcessPool as error:
-        raise ShardsError(
-            "a worker process was killed, most often because memory ran out; finished shards are "
-            "kept, the same command goes on from there, with fewer --workers if need be"
-        ) from error
-
-
-def _write_in_processes(
-    tasks: Sequence[ShardTask], backend: str, workers: int, on_progress: OnProgress
-) -> list[Receipt]:
-    from joblib import Parallel, delayed, parallel_config
-    from joblib.parallel import get_active_backend
-
-    processes = max(1, min(len(tasks), workers))
-    threads = max(1, workers // processes)
-    receipts = []
-    with _feeders_awaited(), parallel_config(backend=backend, n_jobs=processes):
-        calls = (delayed(write_shard)(replace(task, threads=threads)) for task in tasks)
-        if not get_active_backend()[0].supports_return_generator:
-            # Backends that hand over all results at the end: no progress until then.
-            return list(Parallel(return_as="list")(calls))
-        with _interrupts_ignored():
-            started = Parallel(return_as="generator_unordered")(calls)
-        # Closed at once on an error of ours: no worker may outlive the hold on the folder.
-        with closing(started) as finished:
-            for receipt in finished:
-                on_progress(receipt.count, len(receipt.skipped), receipt.nbytes)
-                receipts.append(receipt)
-    return receipts
-
-
-@contextmanager
-def _feeders_awaited() -> Iterator[None]:
-    """Wait on an error for the thread that fed the pool of processes: joblib does not.
-
-    It drops the last hold on semaphores of the system. Where the process ended in the middle of
-    that, their tracker wrote warnings of a leak behind our one line.
-    """
-    before = set(threading.enumerate())
-    try:
-        yield
-    except BaseException:
-        for thread in set(threading.enumerate()) - before:
-            if thread.name == _FEEDER:
-                thread.join(_FEEDER_SECONDS)
-        raise
-
-
-@contextmanager
-def _interrupts_ignored() -> Iterator[None]:
-    """Let processes that start here ignore Ctrl-C: the run ends them, after its own clean-up.
-
-    A Ctrl-C in this moment is lost to the run as well.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def _write_in_threads(
-    tasks: Sequence[ShardTask], workers: int, on_progress: OnProgress
-) -> list[Receipt]:
-    from joblib import Parallel, delayed, parallel_config
-
-    # NOTE [ Shards take turns ]
-    # The samples of one shard run on all of `workers` threads, so that the last shard has them all
-    # too; when its last ones are handed to the pool the next shard follows. The fsync of up to
-    # three goes on beside that, so that a slow moment of the disk stops nobody. One thread writes
-    # what about 16 others make of large photos.
-    turns = 1 + workers // 16
-    in_work = max(1, min(len(tasks), turns + 3))
-    with (
-        ExitStack() as stack,
-        ThreadPoolExecutor(workers, thread_name_prefix="prep") as pool,
-    ):
-        makers = {
-            recipe: stack.enter_context(recipe.opened())
-            for recipe in dict.fromkeys(task.recipe for task in tasks)
-        }
-        shared = Shared(pool, workers, Gate(), threading.Semaphore(turns), makers, on_progress)
-        try:
-            with parallel_config(backend="threading", n_jobs=in_work):
-                calls = (delayed(write_shard)(task, shared) for task in tasks)
-                return list(Parallel(return_as="generator_unordered")(calls))
-        finally:
-            shared.gate.shut()
-
-
 def _tallies(manifest: Manifest) -> dict[str, tuple[int, ...]]:
     found: dict[str, tuple[int, ...]] = {}
     for split in manifest.splits.values():
@@ -220,9 +118,10 @@ def _tallies(manifest: Manifest) -> dict[str, tuple[int, ...]]:
     return found
 
 
-def _report(
+def report_of(
     plan: Plan, options: RunOptions, manifest: Manifest, skipped: Sequence[tuple[str, str]]
 ) -> Report:
+    """Return the report of a dataset that was there before this run."""
     tallies = _tallies(manifest)
     return Report(
         out=plan.out,
@@ -243,4 +142,5 @@ def _report(
         backend="",
         redone=sum(tallies.pop(REDONE, (0,))),
         tallies=tallies,
+        aside={"shard_nbytes": options.shard_nbytes, **plan.aside},
     )

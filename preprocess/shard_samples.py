@@ -1,6 +1,7 @@
 """The samples of a few items, checked against what the recipe has promised, and summed."""
 
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,14 @@ Prepared = tuple[Rows | SampleError, dict[str, ChannelStatistics]]
 
 def prepare(task: ShardTask, maker: Maker, items: Sequence[Item]) -> Iterator[Prepared]:
     """Make samples of a few items, check them against the fields, and sum them."""
+    for refused, group in groupby(items, lambda item: item in task.refused):
+        if refused:
+            yield from ((SampleError(item.key, task.refused[item]), {}) for item in group)
+        else:
+            yield from _prepare(task, maker, tuple(group))
+
+
+def _prepare(task: ShardTask, maker: Maker, items: Sequence[Item]) -> Iterator[Prepared]:
     fields = task.recipe.fields()
     made = maker.samples(task.source, items)
     done = 0
@@ -29,8 +38,9 @@ def prepare(task: ShardTask, maker: Maker, items: Sequence[Item]) -> Iterator[Pr
             _check(task, items[min(done, len(items) - 1)], fields, rows)
             for field in fields:
                 array = rows.arrays[field.name]
-                if field.role == "image" and not isinstance(array, Ragged):
-                    statistics[field.name] = channel_statistics(array)
+                if field.role == "image":
+                    pixels = array.values[None] if isinstance(array, Ragged) else array
+                    statistics[field.name] = channel_statistics(pixels)
         if task.recipe.one_to_one:
             done += rows.count if isinstance(rows, Rows) else 1
             if done > len(items):

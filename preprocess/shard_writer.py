@@ -1,6 +1,6 @@
 """One shard: items -> samples -> files -> receipt. A task is a plain, idempotent record."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
@@ -9,12 +9,14 @@ from typing import Final
 
 from loaders.format.containers import CONTAINERS
 from loaders.format.files import (
+    WORK,
     publish,
     sync_directory,
     write_atomically,
 )
 from loaders.format.row_writer import RowWriter
 from preprocess.errors import SampleError, output_error
+from preprocess.in_work import Notes
 from preprocess.receipt import Receipt
 from preprocess.recipe import REDONE, Ragged, Redo, Rows, cut_items
 from preprocess.shard_content import ShardContent
@@ -53,7 +55,10 @@ def write_shard(task: ShardTask, shared: Shared | None = None) -> Receipt:
             if shared is None:
                 makers = {task.recipe: stack.enter_context(task.recipe.opened())}
                 pool: Executor = stack.enter_context(ThreadPoolExecutor(task.threads))
-                shared = Shared(pool, task.threads, Gate(), Semaphore(), makers, lambda *_: None)
+                notes = Notes(task.out / WORK, task.run_hash)
+                stack.callback(notes.close)
+                quiet = lambda *_: None  # noqa: E731
+                shared = Shared(pool, task.threads, Gate(), Semaphore(), makers, quiet, notes)
             stack.enter_context(shared.gate)
             try:
                 return _write_files(task, shared)
@@ -135,13 +140,15 @@ def _prepare_in_order(task: ShardTask, shared: Shared, content: ShardContent) ->
 
     ahead = 2 * shared.threads
     submitted: list[Future[None]] = []
+    first = 0
     try:
         with shared.turn:
             for number, items in enumerate(chunks):
                 line.wait(number - ahead + 1)
                 if shared.gate.is_shut:
                     raise Stopped
-                future = shared.pool.submit(_make, task, shared, items, line, number)
+                future = shared.pool.submit(_make, task, shared, items, line, number, first)
+                first += len(items)
                 future.add_done_callback(look_for_errors)
                 submitted.append(future)
         # The next shard's samples follow without a gap.
@@ -161,20 +168,36 @@ def _make(
     items: Sequence[Item],
     line: InOrder[Sequence[Prepared]],
     number: int,
+    first: int,
 ) -> None:
-    """Prepare one chunk of items, and hand it in, in parts if it is large."""
+    """Prepare one chunk of items, and hand it in, in parts if it is large.
+
+    What waits to be handed in is not in work.
+    """
     part: list[Prepared] = []
-    held = 0
-    for prepared in prepare(task, shared.makers[task.recipe], items):
+    held = done = 0
+    made = prepare(task, shared.makers[task.recipe], items)
+    while (prepared := _next(made, task, shared, first + done, len(items) - done)) is not None:
+        done += task.recipe.one_to_one
         if shared.gate.is_shut:
             raise Stopped
         if held >= _PART_NBYTES:
+            shared.notes.end()
             line.put(number, part, last=False)
             part, held = [], 0
         held += _nbytes(prepared[0])
         part.append(prepared)
         _tell(prepared[0], shared)
+    shared.notes.end()
     line.put(number, part)
+
+
+def _next(
+    made: Iterator[Prepared], task: ShardTask, shared: Shared, first: int, count: int
+) -> Prepared | None:
+    """Return the next that is prepared, None for no more; a note says what it may be."""
+    shared.notes.begin(task.split, task.index, first, count)
+    return next(made, None)
 
 
 def _nbytes(rows: Rows | SampleError) -> int:

@@ -12,6 +12,7 @@ from typing import Final
 
 from preprocess.errors import SampleError, SourceError
 from preprocess.folders import LabelMode, find_classes, find_splits
+from preprocess.paired import Boxes, PairedFile, Values
 
 UNFINISHED: Final = (".part", ".partial", ".crdownload", ".download", ".tmp")
 """Endings of downloads that have not finished."""
@@ -33,6 +34,9 @@ class Item:
             group of Parquet.
         stop: Where it ends, exclusive; None for the end of the file.
         part_nbytes: Bytes of the file that this part takes, about; 0 for all.
+        mask: The file with its mask, below a folder of its own.
+        boxes: Its boxes.
+        values: What a table says of it, beside its label.
     """
 
     key: str
@@ -42,6 +46,13 @@ class Item:
     start: int = 0
     stop: int | None = None
     part_nbytes: int = 0
+    mask: PairedFile | None = None
+    boxes: Boxes | None = None
+    values: Values | None = None
+
+    def times(self) -> list[int]:
+        """Return the times of last change of all that it is made of."""
+        return [self.mtime_ns] if self.mask is None else [self.mtime_ns, self.mask.mtime_ns]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +127,7 @@ class Listing:
         for name, items in self.splits.items():
             for item in items:
                 part = f"\0{item.start}\0{item.stop}" if item.start or item.stop else ""
+                part += "".join(p.identity for p in (item.mask, item.boxes, item.values) if p)
                 line = f"{name}\0{item.key}\0{item.nbytes}\0{item.label}{part}\n"
                 digest.update(line.encode(errors="surrogateescape"))
         digest.update("\0".join(self.classes).encode(errors="surrogateescape"))

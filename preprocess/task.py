@@ -1,6 +1,7 @@
 """One shard to be written: all that a worker needs to know, and what is known once it is done."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -35,6 +36,7 @@ class ShardTask:
         run_hash: Stands in the receipt; a receipt of another run is not taken.
         owner: The claim on the folder that this task works for; "" to work for none.
         threads: Threads to prepare samples on, in a process of its own.
+        refused: Items that are left out, and why: they ended or held up a process.
     """
 
     source: Path
@@ -49,6 +51,7 @@ class ShardTask:
     run_hash: str
     owner: str = ""
     threads: int = 1
+    refused: Mapping[Item, str] = field(default_factory=dict)
 
     @property
     def receipt_path(self) -> Path:

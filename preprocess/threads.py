@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Generic, TypeVar
 
+from preprocess.in_work import Notes
 from preprocess.recipe import Maker, Recipe
 
 T = TypeVar("T")
@@ -159,6 +160,7 @@ class Shared:
         turn: Held by shards that hand samples to the pool; the others wait, or finish.
         makers: The recipes of the run, opened.
         on_chunk: Told (samples, skipped, bytes) as they are made.
+        notes: Says what is in work.
     """
 
     pool: Executor
@@ -167,3 +169,4 @@ class Shared:
     turn: threading.Semaphore
     makers: Mapping[Recipe, Maker]
     on_chunk: Callable[[int, int, int], None]
+    notes: Notes

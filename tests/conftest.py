@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from preprocess import ImageOptions, RunOptions, images_to_shards
+from tests.small_datasets import Made, prepare, write_source
 from tests.synthetic import write_image_tree
 
 # A shell starts background jobs with SIGINT ignored, and programs that they start inherit that;
@@ -44,3 +45,19 @@ def make_dataset(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path
 def dataset_path(request: pytest.FixtureRequest, make_dataset: Callable[..., Path]) -> Path:
     """Return a dataset of several shards, in each container."""
     return make_dataset(request.param)
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """Return a function that gives a source and its dataset, of each kind and container once."""
+    found: dict[tuple[str, str], tuple[Path, Path]] = {}
+
+    def make(kind: str, container: str) -> tuple[Path, Path]:
+        if (kind, container) not in found:
+            folder = tmp_path_factory.mktemp("made")
+            source, out = write_source(kind, folder), folder / "out"
+            prepare(kind, container, source, out, "--limit", "15")
+            found[kind, container] = source, out
+        return found[kind, container]
+
+    return make

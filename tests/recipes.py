@@ -3,6 +3,7 @@
 import hashlib
 import os
 import signal
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -87,6 +88,8 @@ class DigestRecipe:
             else:
                 if data.startswith(b"block") and self.block:
                     wait_on(Path(self.block))
+                if data.startswith(b"die"):
+                    die(data.split()[1].decode(), Path(self.block))
                 yield one_row(self._sample(item, data))
 
     def _sample(self, item: Item, data: bytes) -> dict[str, Any]:
@@ -115,8 +118,6 @@ class DigestRecipe:
             yield from repeat(one_row(sample))
         elif self.fault == "exception":
             raise OSError(5, "the recipe failed")
-        elif self.fault == "killed":
-            os.kill(os.getpid(), signal.SIGKILL)
         elif self.fault != "too few results":
             yield one_row(broken.get(self.fault, sample))
 
@@ -125,6 +126,21 @@ def one_row(sample: dict[str, Any]) -> Rows:
     """Return rows of one sample; what is no array stays as it is."""
     rows = {n: v[None] if isinstance(v, np.ndarray) else v for n, v in sample.items()}
     return Rows(count=1, arrays=rows)
+
+
+def die(how: str, mark: Path) -> None:
+    """End the process that calls this, or never return; once: only where the mark is not yet."""
+    if how == "once":
+        if mark.exists():
+            return
+        mark.touch()
+    if how == "exit":
+        os._exit(7)
+    if how == "segv":
+        signal.raise_signal(signal.SIGSEGV)
+    if how in {"kill", "once"}:
+        os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(3600)  # also until the signal has come
 
 
 def wait_on(fifo: Path) -> None:

@@ -64,13 +64,21 @@ def field_specs(draw: st.DrawFn) -> FieldSpec:
         "label": st.just(()),
         "length": st.just(()),
         "page": st.just(()),
+        "transform": st.just((10,)),
+        "pixel_labels": st.tuples(side, side),
+        "boxes": st.just((4,)),
     }
-    choices = {"image": ["uint8", "uint16"], "tokens": ["uint16", "uint32"], "page": ["uint32"]}
-    choices["list"] = [*RECORD_DTYPES]
-    bytes_only = role in {"key", "mask", "metadata"}
+    pictured = {"image": ["uint8", "uint16"], "pixel_labels": ["uint8", "uint16"]}
+    floats = {"boxes": ["float32"], "targets": ["float32"], "list": [*RECORD_DTYPES]}
+    choices = {"tokens": ["uint16", "uint32"], "page": ["uint32"], "transform": ["uint32"]}
+    choices |= {**pictured, **floats, "box_labels": ["uint8", "uint16"]}
+    bytes_only = role in {"key", "mask", "metadata", "labels"}
     dtype = draw(st.sampled_from(["uint8"] if bytes_only else choices.get(role, DTYPES)))
-    ragged = role in {"metadata", "list"}
-    ragged = ragged or (role not in {"image", "label", "page"} and draw(st.booleans()))
+    never = {"label", "page", "transform", "labels", "targets"}
+    always = {"metadata", "boxes", "box_labels", "list"}
+    ragged = role in always or (role not in never and draw(st.booleans()))
+    if ragged and role in {"image", "pixel_labels"}:
+        shapes |= {"image": st.tuples(st.integers(1, 4)), "pixel_labels": st.just(())}
     shape = draw(shapes.get(role, st.just(()) if ragged else row))
     return FieldSpec(name=draw(NAMES), dtype=dtype, shape=shape, role=role, ragged=ragged)
 

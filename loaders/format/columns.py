@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 
 from loaders.errors import FormatError
 from loaders.format.containers import CONTAINERS
-from loaders.format.files import Place
+from loaders.format.files import Place, expect_inside
+from loaders.format.promised import expect_checksum
 from loaders.format.spec import Manifest
 
 
@@ -19,6 +20,8 @@ def open_column(
     name: str,
     shard: int,
     place: Place | None = None,
+    *,
+    verify: bool = False,
 ) -> NDArray[Any]:
     """Map one column of one shard.
 
@@ -29,18 +32,24 @@ def open_column(
         name: Of the column.
         shard: With at least one sample.
         place: Maps the file; anywhere by default.
+        verify: Compare its checksum first, which reads the whole file.
 
     Returns:
         [rows, *shape] as stored, read-only; offsets as int64, known to lie in the values.
 
     Raises:
         MissingShardError: The file is not there.
-        FormatError: It is not what the manifest promises, or its offsets fall or lead astray.
+        ChecksumError: Its bytes are not those that the manifest promises.
+        FormatError: It is not what the manifest promises, leads out of the dataset by a link, or
+            its offsets fall or lead astray.
     """
     spec = manifest.splits[split]
     container = CONTAINERS[manifest.container]
     column, rows = next(found for found in spec.columns() if found[0].name == name)
     path = container.shard_path(root, split, shard, column, spec.capacity)
+    expect_inside(root, path)
+    if verify and path.is_file():  # else opening it says what is wrong
+        expect_checksum(path, spec.files[name].crc32c[shard])
     found = container.open_rows(path, column, rows[shard], spec.capacity, place)
     if column.role == "offsets":
         return _checked(found, path, spec.values[name.removesuffix("_offsets")][shard])

@@ -19,21 +19,31 @@ from loaders.format.records import (
 from loaders.format.strict import Place
 
 Role = Literal[
-    "image", "label", "key", "tokens", "length", "mask", "metadata", "record", "page", "list"
-]
+    "image", "label", "key", "tokens", "length", "mask", "metadata", "record", "list",
+    "page", "transform", "pixel_labels", "boxes", "box_labels", "labels", "targets",
+]  # fmt: skip
 ColumnRole = Literal["values", "offsets"]
 DTYPES: Final = ("uint8", "uint16", "uint32")
+FLOATS: Final = "float32"
 OFFSETS_DTYPE: Final = "uint64"
 
-NEWEST_ROLES: Final = frozenset({"page", "list"})
+NEWEST_ROLES: Final = frozenset(
+    {"page", "transform", "pixel_labels", "boxes", "box_labels", "labels", "targets", "list"}
+)
 """Of what stands beside pictures, and beside the records of a table, since format version 4."""
 
 _ROLE_DTYPES: Final = {
     "offsets": (OFFSETS_DTYPE,),
     "record": (RECORD,),
     "list": RECORD_DTYPES,
+    "boxes": (FLOATS,),
+    "targets": (FLOATS,),
     "values": (*DTYPES, *RECORD_DTYPES),
 }
+
+TRANSFORM: Final = 10
+"""Integers of a transform: width and height of the upright picture, the box of it that was taken,
+and the box of what is stored that it fills; boxes as left, top, right, bottom."""
 
 MAX_COUNT: Final = 1 << 40
 """Samples in a split, bytes in a sample: far above any dataset, far below any overflow."""
@@ -51,9 +61,12 @@ class FieldSpec:
         shape: Of one sample; () for a scalar, (H, W, C) for an image. Of one value, if `ragged`.
         role: What the values mean: an image, a class index, UTF-8 bytes of the item's place (padded
             with zeros unless ragged), token ids, a count of tokens, bits (8 to a value, the first
-            is the lowest), UTF-8 JSON, the columns of a table, the number of a page from 0, the
-            lists of a column of a table; for columns of ragged fields "values" and "offsets".
-        ragged: A sample holds any number of values, not one.
+            is the lowest), UTF-8 JSON, the columns of a table, the lists of one of its columns, the
+            number of a page from 0, what was done to a picture (see TRANSFORM), a class index for
+            every pixel, boxes in pixels of what is stored (left, top, right, bottom), a class index
+            for every box, 0 or 1 for every class, numbers to be predicted; for columns of ragged
+            fields "values" and "offsets".
+        ragged: A sample holds any number of values, not one; of an image pixels, row by row.
         record: The parts of a record, in their order in it; None for all others.
     """
 
@@ -89,12 +102,18 @@ class FieldSpec:
     def _suits_role(self) -> bool:
         sides = len(self.shape) + self.ragged  # a ragged scalar is a row of values
         suits = {
-            "image": len(self.shape) >= 3 and not self.ragged,
+            "image": len(self.shape) == 1 if self.ragged else len(self.shape) >= 3,
             "label": self.shape == () and not self.ragged,
             "key": sides == 1 and self.dtype == "uint8",
             "tokens": sides == 1 and self.dtype != "uint8",
             "length": self.shape == (),
             "page": self.shape == () and not self.ragged and self.dtype == "uint32",
+            "transform": self.shape == (TRANSFORM,) and not self.ragged and self.dtype == "uint32",
+            "pixel_labels": sides == (1 if self.ragged else 2) and self.dtype != "uint32",
+            "boxes": self.shape == (4,) and self.ragged,
+            "box_labels": self.shape == () and self.ragged and self.dtype != "uint32",
+            "labels": len(self.shape) == 1 and not self.ragged and self.dtype == "uint8",
+            "targets": len(self.shape) == 1 and not self.ragged,
             "mask": sides == 1 and self.dtype == "uint8",
             "metadata": sides == 1 and self.ragged and self.dtype == "uint8",
             "record": self.shape == () and not self.ragged,

@@ -139,6 +139,24 @@ def write_atomically(
         sync_directory(folder)
 
 
+def expect_inside(root: Path, path: Path) -> None:
+    """Refuse a file that a link leads to from outside: a stranger's dataset reads nothing else.
+
+    Args:
+        root: The dataset's folder, which may be a link itself.
+        path: A file below it.
+
+    Raises:
+        FormatError: It lies elsewhere.
+    """
+    real = os.path.realpath(path)
+    if not real.startswith(os.path.join(os.path.realpath(root), "")):
+        raise FormatError(
+            f"{path}: a link leads out of the dataset, to {real}; put a copy of the file in its "
+            "place (cp -rL copies a dataset without links)"
+        )
+
+
 def checksum(path: Path) -> str:
     """Return the CRC-32C of a whole file as 8 hexadecimal digits.
 

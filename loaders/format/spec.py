@@ -16,7 +16,15 @@ from google_crc32c import value as crc32c
 
 from loaders.errors import FormatError, IncompleteError, VersionError
 from loaders.format.fields import MAX_COUNT, NEWEST_ROLES, FieldSpec
-from loaders.format.files import MANIFEST, REPORT, SKIPPED, WORK, read_json, to_json
+from loaders.format.files import (
+    MANIFEST,
+    REPORT,
+    SKIPPED,
+    WORK,
+    expect_inside,
+    read_json,
+    to_json,
+)
 from loaders.format.statistics import ChannelStatistics
 from loaders.format.strict import Place
 
@@ -40,7 +48,8 @@ def needed_version(fields: Iterable[FieldSpec]) -> int:
     """Return the format version that can hold these fields, the same as before there were newer."""
     needed = _RAGGED_SINCE
     for spec in fields:
-        if spec.role in NEWEST_ROLES or (spec.role == "tokens" and spec.name != spec.role):
+        named = spec.role == "tokens" and spec.name != spec.role
+        if spec.role in NEWEST_ROLES or named or (spec.role == "image" and spec.ragged):
             return _NEWEST_SINCE
         if spec.record is not None:
             needed = _RECORDS_SINCE
@@ -399,6 +408,7 @@ def read_manifest(root: Path) -> Manifest:
                 "give the same prep command again to finish it"
             )
         raise IncompleteError(f"{root}: no {MANIFEST}: not a dataset that prep wrote")
+    expect_inside(root, path)
     value = read_json(path)
     manifest = Manifest.from_json(value, str(path))
     # Last: what is wrong in itself is said as such.

@@ -13,7 +13,7 @@ import numpy as np
 
 from loaders.errors import FormatError
 from loaders.format.fields import FieldSpec
-from loaders.format.files import checksum, read_json, to_json
+from loaders.format.files import checksum, expect_inside, read_json, to_json
 from loaders.format.records import (
     MAX_PARTS,
     RecordPart,
@@ -159,6 +159,7 @@ def read_table_schema(root: Path, manifest: Manifest) -> TableSchema | None:
     if promised is None:
         return None
     path = root / TABLE_SCHEMA
+    expect_inside(root, path)
     schema = TableSchema.from_json(read_json(path), str(path))
     found = (path.stat().st_size, checksum(path))
     Place(str(path)).expect(found == promised, found, f"size and CRC-32C {promised}")

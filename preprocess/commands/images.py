@@ -10,13 +10,14 @@ from preprocess.commands.prepare import (
     load_early,
     make_run_options,
     preparing_options,
+    split_options,
 )
 from preprocess.values import ImageSizes, SizesCommand, join_sizes
 
 if TYPE_CHECKING:
     from preprocess.folders import LabelMode
+    from preprocess.images.options import Alpha, Background, ImageOptions, MetadataOptions
     from preprocess.images.policy import Depth, Icc, Pages
-    from preprocess.images.prepare import Alpha, Background, ImageOptions
     from preprocess.images.resize import Fit, Resample
 
 
@@ -35,10 +36,26 @@ if TYPE_CHECKING:
 @click.option("--grayscale", is_flag=True, help="Store one channel: BT.601 luma of the colours.")
 @click.option(
     "--fit",
-    type=click.Choice(["crop", "pad", "stretch"]),
+    type=click.Choice(["crop", "pad", "stretch", "shortest", "longest"]),
     default="crop",
     show_default=True,
-    help="crop: largest centred part of the shape; pad: whole picture on --background.",
+    help="crop: largest centred part of the shape; pad: whole picture on --background; shortest, "
+    "longest: that side has the size, and pictures keep their shape.",
+)
+@click.option(
+    "--no-upscale",
+    is_flag=True,
+    help="Enlarge nothing: smaller pictures are kept as they are, by crop and stretch refused.",
+)
+@click.option(
+    "--margin",
+    type=click.FloatRange(1, 4),
+    default=1.0,
+    metavar="X",
+    help="Store sides X times as long as named, for random crops when training.",
+)
+@click.option(
+    "--transforms", is_flag=True, help="Store which part of each picture went where, always."
 )
 @click.option(
     "--filter",
@@ -83,6 +100,39 @@ if TYPE_CHECKING:
     help="Of a TIFF: its first page, or each as a sample.",
 )
 @click.option(
+    "--masks",
+    type=FOLDER,
+    metavar="DIR",
+    help="Folder of masks, PNG of class indices: for a/b.jpg of SRC, a/b.png.",
+)
+@click.option(
+    "--mask-classes",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Refuse masks with values of N and more, but for the padding.",
+)
+@click.option(
+    "--mask-depth",
+    type=click.Choice(["8", "16"]),
+    default="8",
+    show_default=True,
+    help="Bits of a mask's values.",
+)
+@click.option(
+    "--mask-padding",
+    type=click.IntRange(min=0),
+    default=255,
+    show_default=True,
+    metavar="V",
+    help="Value of masks around padded pictures.",
+)
+@click.option(
+    "--boxes",
+    type=FOLDER,
+    metavar="PATH",
+    help="Boxes of the photos: a COCO json, or a folder of YOLO text files.",
+)
+@click.option(
     "--labels",
     type=click.Choice(["auto", "folders", "none"]),
     default="auto",
@@ -98,6 +148,37 @@ if TYPE_CHECKING:
     help="Refuse pictures with more pixels before decoding them.",
 )
 @click.option("--follow-links", is_flag=True, help="Take what symbolic links point to.")
+@click.option(
+    "--metadata",
+    type=FOLDER,
+    metavar="FILE",
+    help="A .csv, .jsonl or .parquet with a row for each photo.",
+)
+@click.option(
+    "--key",
+    default="file_name",
+    show_default=True,
+    metavar="COLUMN",
+    help="Of the metadata: the path below SRC.",
+)
+@click.option("--label", metavar="COLUMN", help="Of the metadata: the class.")
+@click.option(
+    "--multi-label",
+    metavar="COLUMN",
+    help="Of the metadata: several classes, lists or, in CSV, with | between them.",
+)
+@click.option(
+    "--target", multiple=True, metavar="COLUMN", help="Of the metadata: a number to be predicted."
+)
+@split_options("photos")
+@click.option("--stratify", is_flag=True, help="Give every class these shares.")
+@click.option(
+    "--group-by", metavar="COLUMN", help="Of the metadata: its values are kept in one split."
+)
+@click.option("--split-column", metavar="COLUMN", help="Of the metadata: the split.")
+@click.option(
+    "--allow-leaks", is_flag=True, help="Keep exact copies of a photo that lie in several splits."
+)
 @preparing_options("photos")
 @click.pass_context
 def images(ctx: click.Context, /, **options: Any) -> None:
@@ -117,7 +198,7 @@ def images(ctx: click.Context, /, **options: Any) -> None:
 
 
 def _image_options(options: dict[str, Any]) -> "ImageOptions":
-    from preprocess.images.prepare import ImageOptions
+    from preprocess.images.options import ImageOptions, SplitOptions
 
     try:
         return ImageOptions(
@@ -133,6 +214,41 @@ def _image_options(options: dict[str, Any]) -> "ImageOptions":
             labels=cast("LabelMode", options["labels"]),
             max_pixels=options["max_pixels"],
             follow_links=options["follow_links"],
+            no_upscale=options["no_upscale"],
+            margin=options["margin"],
+            transforms=options["transforms"],
+            masks=options["masks"],
+            mask_classes=options["mask_classes"],
+            mask_depth=cast("Depth", int(options["mask_depth"])),
+            mask_padding=options["mask_padding"],
+            boxes=options["boxes"],
+            metadata=_metadata_options(options),
+            splits=SplitOptions(
+                validation=options["validation"],
+                test=options["test"],
+                seed=options["split_seed"],
+                stratify=options["stratify"],
+                group_by=options["group_by"],
+                column=options["split_column"],
+                allow_leaks=options["allow_leaks"],
+            ),
         )
     except ValueError as error:
         raise click.UsageError(str(error)) from error
+
+
+def _metadata_options(options: dict[str, Any]) -> "MetadataOptions | None":
+    from preprocess.images.options import MetadataOptions
+
+    if options["metadata"] is None:
+        for name in ("label", "multi_label", "target"):
+            if options[name]:
+                raise click.UsageError(f"--{name.replace('_', '-')}: only with --metadata")
+        return None
+    return MetadataOptions(
+        path=options["metadata"],
+        key=options["key"],
+        label=options["label"],
+        labels=options["multi_label"],
+        targets=tuple(options["target"]),
+    )

@@ -100,6 +100,12 @@ def preparing_options(
             help=f"Unreadable {things} to accept; more end with exit code 3, the dataset written.",
         ),
         click.option(
+            "--item-timeout",
+            type=click.FloatRange(min=0, min_open=True),
+            metavar="SECONDS",
+            help="Leave out by name what takes longer; prepares in processes.  [default: none]",
+        ),
+        click.option(
             "--limit",
             type=click.IntRange(min=1),
             metavar="N",
@@ -126,6 +132,8 @@ def make_run_options(options: dict[str, Any]) -> "RunOptions":
     """Return the shared options as the record that a run takes."""
     from preprocess.plan import RunOptions
 
+    if options["item_timeout"] is not None and options["backend"] == "threading":
+        raise click.UsageError("--item-timeout: a thread cannot be ended; leave --backend out")
     return RunOptions(
         container=cast("Container", options["container"]),
         shard_nbytes=options["shard_nbytes"],
@@ -133,6 +141,7 @@ def make_run_options(options: dict[str, Any]) -> "RunOptions":
         backend=options["backend"],
         max_skipped=options["max_skipped"],
         overwrite=options["overwrite"],
+        item_timeout=options["item_timeout"],
     )
 
 

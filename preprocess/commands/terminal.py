@@ -285,7 +285,9 @@ def info_text(path: Path, described: dict[str, Any]) -> str:
 def check_text(report: CheckReport) -> str:
     """Return what a check found, for people."""
     lines = [printable(problem) for problem in report.problems]
-    lines += [f"not part of the dataset: {printable(name)}" for name in report.foreign]
+    lines += [
+        f"not part of the dataset, and may be removed: {printable(name)}" for name in report.foreign
+    ]
     what = "sizes and checksums" if report.full else "sizes"
     verdict = f"{len(report.problems)} bad" if report.problems else "all good"
     size = human_nbytes(report.nbytes)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 from preprocess.check import check_dataset
 from preprocess.demo.photos import write_photos
 from preprocess.errors import OutputError
-from preprocess.images.prepare import ImageOptions, images_to_shards
+from preprocess.images.options import ImageOptions
+from preprocess.images.prepare import images_to_shards
 from preprocess.plan import RunOptions
 
 if TYPE_CHECKING:

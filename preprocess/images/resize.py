@@ -1,22 +1,44 @@
 """Pixels to the sizes that are stored: which part of the picture, and how it is scaled."""
 
 from collections.abc import Sequence
-from typing import Any, Literal, get_args
+from typing import Any, Final, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-Fit = Literal["crop", "pad", "stretch"]
+Fit = Literal["crop", "pad", "stretch", "shortest", "longest"]
 Resample = Literal["bicubic", "bilinear", "lanczos", "box", "hamming"]
 """Filters; every one widens with the reduction, so nothing is aliased."""
 Box = tuple[int, int, int, int]
 """(left, top, right, bottom) in pixels, right and bottom exclusive."""
 
+VARIABLE_FITS: Final = frozenset({"shortest", "longest"})
+"""Fits whose results differ in size."""
+
+MAX_SIDE: Final = 16384
+"""Pixels of a stored side: beyond any model's input."""
+
 FILTERS: tuple[Resample, ...] = get_args(Resample)
 FITS: tuple[Fit, ...] = get_args(Fit)
 
 
-def fit_geometry(width: int, height: int, size: tuple[int, int], fit: Fit) -> tuple[Box, Box]:
+class Placement(NamedTuple):
+    """Which part of a picture goes where.
+
+    Attributes:
+        source: The box of the picture that is used.
+        target: The box of the result that it fills.
+        size: (width, height) of the result.
+    """
+
+    source: Box
+    target: Box
+    size: tuple[int, int]
+
+
+def fit_geometry(
+    width: int, height: int, size: tuple[int, int], fit: Fit, *, upscale: bool = True
+) -> Placement:
     """Say which part of a picture goes where.
 
     Args:
@@ -24,18 +46,22 @@ def fit_geometry(width: int, height: int, size: tuple[int, int], fit: Fit) -> tu
         height: Of the picture, in pixels.
         size: (width, height) of the result, in pixels.
         fit: "crop" takes the largest centred box of the target's aspect ratio, "pad" the whole
-            picture scaled to fit inside and centred, "stretch" the whole picture over all of it.
-
-    Returns:
-        The box of the picture that is used, and the box of the result that it fills.
+            picture scaled to fit inside and centred, "stretch" the whole picture over all of it;
+            "shortest" scales the whole picture until its shorter side has the width of the size,
+            "longest" its longer side, and the result has just that size.
+        upscale: Enlarge where need be. Else "pad", "shortest" and "longest" keep a picture that is
+            smaller, and the others, which cannot, refuse it.
 
     Raises:
-        ValueError: A side is less than 1, or `fit` is unknown.
+        ValueError: A side is less than 1 or the result's more than `MAX_SIDE`, `fit` is unknown, or
+            the picture is too small to be filled with.
     """
     if min(width, height, *size) < 1:
         raise ValueError(f"sides must be at least 1: {width} x {height} to {size[0]} x {size[1]}")
     if fit not in FITS:
         raise ValueError(f"fit is {fit!r}, must be one of {', '.join(FITS)}")
+    if fit in VARIABLE_FITS:
+        return _keep_shape(width, height, size[0], fit, upscale=upscale)
     source, target = (width, height), size
     wider = width * size[1] >= height * size[0]  # than the target, or of the same aspect ratio
     if fit == "crop":
@@ -48,7 +74,26 @@ def fit_geometry(width: int, height: int, size: tuple[int, int], fit: Fit) -> tu
             target = (size[0], _scaled(size[0], height, width))
         else:
             target = (_scaled(size[1], width, height), size[1])
-    return _centred((width, height), source), _centred(size, target)
+        if not upscale and (target[0] > width or target[1] > height):
+            target = (width, height)
+    if not upscale and (target[0] > source[0] or target[1] > source[1]):
+        raise ValueError(
+            f"{width} x {height} is too small for {size[0]} x {size[1]} by {fit}, and nothing is "
+            "to be enlarged"
+        )
+    return Placement(_centred((width, height), source), _centred(size, target), size)
+
+
+def _keep_shape(width: int, height: int, side: int, fit: Fit, *, upscale: bool) -> Placement:
+    """Scale a whole picture until its shorter or longer side has a length."""
+    now = min(width, height) if fit == "shortest" else max(width, height)
+    wanted = side if upscale else min(side, now)
+    size = (_scaled(width, wanted, now), _scaled(height, wanted, now))
+    if max(size) > MAX_SIDE:
+        raise ValueError(
+            f"{width} x {height} becomes {size[0]} x {size[1]}: a side of more than {MAX_SIDE}"
+        )
+    return Placement((0, 0, width, height), (0, 0, *size), size)
 
 
 def fit_image(
@@ -85,6 +130,7 @@ def fit_sizes(
     resample: Resample = "bicubic",
     background: tuple[int, int, int] = (255, 255, 255),
     grayscale: bool = False,
+    upscale: bool = True,
 ) -> list[NDArray[Any]]:
     """Bring one picture to several sizes; what they have in common is cut out once.
 
@@ -95,20 +141,21 @@ def fit_sizes(
         resample: One of `FILTERS`.
         background: RGB in 0..255 around a padded picture; its luma if C is 1 or `grayscale`.
         grayscale: Convert to luma, after cutting out and before scaling.
+        upscale: See `fit_geometry`.
 
     Returns:
         One [height, width, C] of the image's type per size, C-contiguous, never a view of `image`.
 
     Raises:
-        ValueError: A side is less than 1, or `fit` or `resample` is unknown.
+        ValueError: As `fit_geometry`, or `resample` is unknown.
     """
     if resample not in FILTERS:
         raise ValueError(f"resample is {resample!r}, must be one of {', '.join(FILTERS)}")
     height, width = image.shape[:2]
     parts: dict[Box, NDArray[Any]] = {}
     results = []
-    for size in sizes:
-        source, target = fit_geometry(width, height, size, fit)
+    for wanted in sizes:
+        source, target, size = fit_geometry(width, height, wanted, fit, upscale=upscale)
         if source not in parts:
             left, top, right, bottom = source
             part = image[top:bottom, left:right]

@@ -99,6 +99,12 @@ def outline_run(
         container=options.container,
         recipe_hash=recipe_hash,
         run_hash=hashlib.sha256(whole).hexdigest(),
+        aside={
+            "limit": request.limit,
+            "follow_links": request.follow_links,
+            "like": None if request.like is None else str(request.like.absolute()),
+            "tokenizer": request.options.tokenizer,
+        },
     )
 
 

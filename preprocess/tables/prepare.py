@@ -10,7 +10,7 @@ from typing import Any
 from preprocess.output import check_paths, check_room, find_complete
 from preprocess.plan import RunOptions
 from preprocess.report import Report
-from preprocess.run import OnProgress, run
+from preprocess.run import OnProgress, Runner, run
 from preprocess.sources import Listing
 from preprocess.tables.frames import frame_listing, is_frame, spill_frame
 from preprocess.tables.layout import (
@@ -94,11 +94,15 @@ def _list(request: TableRequest) -> Listing:
 
 
 def run_table(
-    planned: TablePlan, run_options: RunOptions, on_progress: OnProgress = lambda *_: None
+    planned: TablePlan,
+    run_options: RunOptions,
+    on_progress: OnProgress = lambda *_: None,
+    runner: Runner = run,
 ) -> Report:
     """Carry out what `plan_table` has planned: see `preprocess.run.run`.
 
-    Rows that are shuffled are first dealt out to windows beside the output folder.
+    Rows that are shuffled are first dealt out to windows beside the output folder; `runner` does
+    the rest.
     """
     plan = planned.plan
     if find_complete(plan, overwrite=run_options.overwrite) is None and planned.work is not None:
@@ -107,7 +111,7 @@ def run_table(
             check_room(planned.work.folder, nbytes + plan.nbytes)
         for rows, windows in planned.deals:
             deal_rows(rows, windows, run_options.worker_count())
-    report = run(plan, run_options, on_progress)
+    report = runner(plan, run_options, on_progress)
     return replace(report, notes=(*report.notes, *_notes(planned, report)))
 
 

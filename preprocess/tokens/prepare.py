@@ -1,7 +1,7 @@
 """Tokens: text of any kind -> shards of ids, exactly those of the user's tokenizer."""
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -11,7 +11,7 @@ from preprocess.errors import SampleError, SourceError
 from preprocess.output import check_paths
 from preprocess.plan import Plan, RunOptions, plan_run
 from preprocess.report import Report
-from preprocess.run import OnProgress, run
+from preprocess.run import OnProgress, Runner, run
 from preprocess.sources import Listing
 from preprocess.texts.arrays import make_texts
 from preprocess.texts.read import list_texts, read_documents
@@ -98,7 +98,9 @@ def plan_tokens(
         recipes = {name: replace(recipe, split=name) for name in parts}
     plan = plan_run(listing, out, recipes, run_options)
     files = {f"{FOLDER}/{name}": path.read_bytes() for name, path in found.copies().items()}
-    return replace(plan, extras=files)
+    where = options.tokenizer
+    named = where if isinstance(where, str) else asdict(where)
+    return replace(plan, extras=files, aside={"limit": limit, "tokenizer": named})
 
 
 def tokens_to_shards(
@@ -129,17 +131,21 @@ def tokens_to_shards(
 
 
 def run_tokens(
-    plan: Plan, run_options: RunOptions, on_progress: OnProgress = lambda *_: None
+    plan: Plan,
+    run_options: RunOptions,
+    on_progress: OnProgress = lambda *_: None,
+    runner: Runner = run,
 ) -> Report:
     """Carry out what `plan_tokens` has planned: see `preprocess.run.run`.
 
-    Documents that come in another order, or without duplicates, take two runs.
+    Documents that come in another order, or without duplicates, take two runs; `runner` is the
+    last.
     """
     found = {name: r for name, r in plan.recipes.items() if isinstance(r, TokenRecipe)}
     recipe = next(iter(found.values()))
     chosen = recipe.chosen
     if not chosen.reorders:
-        return _noted(run(plan, run_options, on_progress))
+        return _noted(runner(plan, run_options, on_progress))
     dtype = recipe.layout.fields()[0].dtype
     pairs = chosen.text.pair_key is not None
     each = {
@@ -160,7 +166,7 @@ def run_tokens(
         threshold=chosen.dedup_threshold or DEDUP_THRESHOLD,
     )
     reorder = Reorder(orders=orders, layout=recipe.layout, unknown=recipe.unknown)
-    return _noted(run_reordered(plan, first, reorder, run_options, on_progress))
+    return _noted(run_reordered(plan, first, reorder, run_options, on_progress, runner))
 
 
 def _noted(report: Report) -> Report:

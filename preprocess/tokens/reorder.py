@@ -22,7 +22,7 @@ from preprocess.output import check_room, claim, find_complete, replaced_nbytes
 from preprocess.plan import Plan, RunOptions
 from preprocess.recipe import REDONE, cut_items
 from preprocess.report import Report
-from preprocess.run import OnProgress, run
+from preprocess.run import OnProgress, Runner, run
 from preprocess.sources import Item
 from preprocess.task import read_receipt
 from preprocess.tokens.documents import StoredDocuments
@@ -67,7 +67,12 @@ def first_folder(out: Path) -> Path:
 
 
 def run_reordered(
-    final: Plan, first: Plan, reorder: Reorder, options: RunOptions, on_progress: OnProgress
+    final: Plan,
+    first: Plan,
+    reorder: Reorder,
+    options: RunOptions,
+    on_progress: OnProgress,
+    runner: Runner = run,
 ) -> Report:
     """Carry out a plan whose documents come in another order, or without duplicates.
 
@@ -77,6 +82,7 @@ def run_reordered(
         reorder: What to do with them.
         options: How to run.
         on_progress: Told what has been made, half of the bytes by each run.
+        runner: Carries out the second plan.
 
     Raises:
         SourceError: No item at all could become a sample.
@@ -96,7 +102,7 @@ def run_reordered(
         noted = replace(second.listing, notes=(*second.listing.notes, note))
         second = replace(second, listing=noted)
     try:
-        report = run(second, options, lambda samples, _, n: half(samples, 0, n))
+        report = runner(second, options, lambda samples, _, n: half(samples, 0, n))
     except SourceError:
         _removed(first)  # nothing that is worth keeping
         raise
@@ -144,7 +150,7 @@ def _plan_second(final: Plan, first: Plan, reorder: Reorder, options: RunOptions
         )
         for name, recipe in recipes.items()
     }
-    skipped = tuple(SampleError(key, reason) for key, reason in read_skipped(first))
+    skipped = tuple(SampleError(key, reason) for key, reason in read_skipped(first.out))
     listing = replace(final.listing, skipped=skipped)
     return replace(final, listing=listing, recipes=recipes, shards=shards)
 

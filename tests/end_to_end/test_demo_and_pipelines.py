@@ -2,8 +2,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
+from PIL import Image  # noqa: TID253 - a test may load what it compares with
 
 from loaders import open_dataset
 from preprocess.cli import prep
@@ -47,6 +49,23 @@ def test_image_classification_trains_small_then_large(tmp_path: Path) -> None:
         "16 pixels",
         "32 pixels",
     ]
+
+
+def test_image_segmentation_trains_on_photos_and_masks(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    for number in range(24):
+        name = f"{'train' if number < 16 else 'validation'}/{number}"
+        mask = np.kron(rng.integers(0, 2, (4, 6)), np.ones((8, 8))).astype(np.uint8)
+        picture = np.stack([200 * mask, 90 + 0 * mask, 200 - 200 * mask], axis=2)
+        for folder, array in (("photos", picture), ("masks", mask)):
+            path = tmp_path / folder / f"{name}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(array.astype(np.uint8)).save(path)
+    script = ROOT / "pipelines" / "images_segmentation.py"
+    command = [sys.executable, script, tmp_path / "photos", tmp_path / "masks", tmp_path / "out"]
+    command += ["--classes", "2", "--size", "48", "--epochs", "8"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert float(done.stdout.split("accuracy")[1]) > 0.8
 
 
 @pytest.mark.parametrize("script", sorted((ROOT / "pipelines").glob("*.py")), ids=lambda p: p.name)

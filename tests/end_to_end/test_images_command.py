@@ -176,7 +176,7 @@ def test_links_that_are_followed_end_in_a_loop_and_give_each_file_once(
 
 def test_splits_and_classes_arrive_in_the_dataset(tmp_path: Path) -> None:
     write_image_tree(tmp_path / "photos", ["a", "B"], 2, splits=["train", "val"])
-    write_image_tree(tmp_path / "photos/test", ["."], 1)
+    write_image_tree(tmp_path / "photos/test", ["."], 1, seed=7)
     done = prep("images", "photos", "out", "--sizes", "16", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     manifest = read_manifest(tmp_path / "out")

@@ -31,7 +31,7 @@ def difference_from_pillow(
     image: NDArray[np.uint8], size: tuple[int, int], resample: Resample, fit: str = "stretch"
 ) -> NDArray[np.int64]:
     height, width, channels = image.shape
-    box, _ = fit_geometry(width, height, size, fit)  # type: ignore[arg-type]
+    box, _, _ = fit_geometry(width, height, size, fit)  # type: ignore[arg-type]
     source = Image.fromarray(image if channels == 3 else image[:, :, 0]).crop(box)
     wanted = np.asarray(source.resize(size, Image.Resampling[resample.upper()]))
     fitted = fit_image(image, size=size, fit=fit, resample=resample)  # type: ignore[arg-type]

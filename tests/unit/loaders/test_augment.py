@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from loaders import Augment, ImageTypeError, Loader, Normalize, SelectionError, open_dataset
 from loaders.augment_boxes import FLIPPED, HEIGHT, LEFT, TOP, WIDTH, Boxes, Draws
+from loaders.finish import BOXES
 
 STORED = [torch.uint8, torch.uint16]
 OPTIONS: list[dict[str, Any]] = [
@@ -211,7 +212,7 @@ def test_a_loader_shows_a_sample_alike_for_any_batches_ranks_and_residency(
     assert others[0].keys() | others[1].keys() == whole.keys() == others[2].keys()
     for other in others:
         assert all(torch.equal(image, whole[place]) for place, image in other.items())
-    assert "boxes" not in next(iter(Loader(ds, 2, augment=augment)))
+    assert BOXES not in next(iter(Loader(ds, 2, augment=augment)))
 
 
 def test_epochs_and_seeds_differ_and_follow_the_definition(ds: Any) -> None:

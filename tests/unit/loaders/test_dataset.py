@@ -214,13 +214,13 @@ def test_a_folder_without_a_manifest_is_refused(tmp_path: Path) -> None:
 
 def test_missing_and_resized_shards_are_named_when_they_are_touched(make_dataset) -> None:
     path = make_dataset(fresh=True)
+    ds = open_dataset(path, size=32)
     shards = sorted(path.glob("train/*.image_32.npy"))
     shards[0].unlink()
     with shards[1].open("r+b") as file:
         file.truncate(100)
     with shards[2].open("ab") as file:
         file.write(b"x")
-    ds = open_dataset(path, size=32)
     per_shard = ds.manifest.splits["train"].capacity
     with pytest.raises(MissingShardError, match=r"00000\.image_32\.npy: not found"):
         ds[0]

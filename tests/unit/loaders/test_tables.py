@@ -389,8 +389,8 @@ def test_damaged_files_are_named(path: Path) -> None:
     schema.write_bytes(data)
     shard = next((path / "train").glob("00003.*"))
     rows = shard.read_bytes()
-    shard.write_bytes(rows[:-1])
     ds = open_table(path)
+    shard.write_bytes(rows[:-1])
     with pytest.raises(FormatError, match=r"00003\.record\.npy"):
         ds.__getitems__([0, 49])
     shard.unlink()

@@ -315,17 +315,17 @@ def test_offsets_that_leave_their_values_are_refused_with_the_file(
 
 def test_missing_and_resized_shards_are_named_when_they_are_touched(tmp_path: Path) -> None:
     path = write_stream(tmp_path, SHARDS)
+    documents, blocks = open_tokens(path).documents(), open_tokens(path).blocks(2)
     (path / "train" / "00000.tokens.npy").unlink()
     with (path / "train" / "00003.tokens.npy").open("ab") as file:
         file.write(b"x")
-    documents = open_tokens(path).documents()
     assert documents[3]["tokens"].tolist() == []
     with pytest.raises(MissingShardError, match=r"00000\.tokens\.npy: not found"):
         documents[0]
     with pytest.raises(FormatError, match=r"00003\.tokens\.npy: \d+ bytes, manifest says"):
         documents[4]
     with pytest.raises(MissingShardError, match=r"00000\.tokens\.npy: not found"):
-        list(Loader(open_tokens(path).blocks(2), 1, shuffle=False))
+        list(Loader(blocks, 1, shuffle=False))
 
 
 def test_a_split_without_documents_has_length_zero(tmp_path: Path) -> None:

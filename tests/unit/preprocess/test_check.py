@@ -72,8 +72,8 @@ def test_an_untouched_dataset_is_all_good(dataset: Path) -> None:
         (remove, "missing"),
         (cut, "manifest says"),
         (extend, "manifest says"),
-        (replace_by_folder, "missing"),
-        (replace_by_fifo, "missing"),
+        (replace_by_folder, "not a regular file"),
+        (replace_by_fifo, "not a regular file"),
     ],
 )
 def test_a_shard_of_another_size_or_kind_is_named(
@@ -122,6 +122,51 @@ def test_files_of_others_are_listed_and_do_no_harm(dataset: Path) -> None:
     ]  # fmt: skip
 
 
+def test_swapped_shards_are_named_with_whose_bytes_they_have(dataset: Path) -> None:
+    shards = [path for path in dataset.rglob("*") if path.stat().st_size == shard_size(dataset)]
+    first, second = sorted(path for path in shards if path.is_file())[:2]
+    held = first.read_bytes()
+    first.write_bytes(second.read_bytes())
+    second.write_bytes(held)
+    assert check_dataset(dataset).problems == ()
+    problems = check_dataset(dataset, full=True).problems
+    assert len(problems) == 2
+    assert any(p.startswith(f"{first}: ") and f"that of {second}: swapped" in p for p in problems)
+    assert any(p.startswith(f"{second}: ") and f"that of {first}: swapped" in p for p in problems)
+
+
+def shard_size(root: Path) -> int:
+    return shard_of(root).stat().st_size
+
+
+def test_a_shard_that_the_manifest_does_not_name_is_named(dataset: Path) -> None:
+    shard = shard_of(dataset)
+    extra = shard.with_name(shard.name.replace("00002", "00077").replace("2", "77"))
+    if shard.suffix != ".npy":
+        extra = shard.parent.parent.parent.parent / "77/0/0/0"
+    extra.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy(shard, extra)
+    result = check(dataset)
+    assert result.exit_code == 1
+    assert f"{extra}: a shard that the manifest does not name" in result.stdout
+
+
+def test_what_a_stopped_run_left_is_one_line(dataset: Path) -> None:
+    (dataset / ".prep").mkdir()
+    for name in ("lock", "run.json", "train.00000.receipt.json", "train.00001.receipt.json"):
+        (dataset / ".prep" / name).write_text("{}")
+    (problem,) = check_dataset(dataset).problems
+    assert problem.startswith(f"{dataset}/.prep: left by a run that was stopped, with 2 stale")
+
+
+def test_a_file_that_a_link_leads_out_to_is_named(dataset: Path, tmp_path: Path) -> None:
+    shard = shard_of(dataset)
+    shutil.move(shard, tmp_path / "elsewhere")
+    shard.symlink_to(tmp_path / "elsewhere")
+    (problem,) = check_dataset(dataset).problems
+    assert problem.startswith(f"{shard}: a link leads out of the dataset, to {tmp_path}/elsewhere")
+
+
 def test_the_report_file_and_the_list_of_skipped_may_be_removed(dataset: Path) -> None:
     (dataset / "report.json").unlink()
     (dataset / "skipped.jsonl").unlink()
@@ -137,7 +182,8 @@ def test_a_changed_description_of_a_zarr_group_is_found(make_dataset: Callable[.
     problems = check_dataset(dataset).problems
     assert len(problems) == 3
     for path in described[:3]:
-        assert f"{path}: missing or changed; prepare the dataset again" in problems
+        remedy = 'copy it again, or make it again with "prep repair"'
+        assert f"{path}: missing or changed; {remedy}" in problems
 
 
 def test_json_has_the_documented_keys(dataset: Path) -> None:

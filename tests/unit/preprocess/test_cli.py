@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 from preprocess import cli
 from preprocess.cli import prep
 from preprocess.images import prepare as images
+from preprocess.images import recipe
 from preprocess.sources import Listing, list_folder
 from tests.synthetic import write_damaged, write_image_tree
 
@@ -313,7 +314,7 @@ def test_an_interrupt_exits_with_130_and_says_truly_what_is_kept(
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(images, place, interrupt)
+    monkeypatch.setattr(recipe if place == "read_item" else images, place, interrupt)
     result = prepare(photos, tmp_path / "out")
     assert result.exit_code == cli.EXIT_INTERRUPTED == 130
     assert (result.stdout, result.stderr) == ("", said)

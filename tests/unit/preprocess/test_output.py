@@ -245,7 +245,7 @@ def test_a_dataset_with_a_damaged_shard_is_not_taken_for_complete(
         shard.unlink()
     else:
         os.truncate(shard, 5)
-    with pytest.raises(OutputError, match=r"00000\.key\.npy: .*--overwrite prepares"):
+    with pytest.raises(OutputError, match=r"00000\.key\.npy: .*--overwrite, which prepares"):
         prepare(source, tmp_path / "out")
     prepare(source, tmp_path / "out", overwrite=True)
     assert read_tree(tmp_path / "out") == whole

@@ -10,7 +10,9 @@ from PIL import Image, ImageOps  # noqa: TID253 - the reference
 
 from loaders import open_dataset
 from preprocess import ImageOptions, RunOptions, SourceError, images_to_shards
-from preprocess.images.prepare import ImageRecipe, plan_images, size_name
+from preprocess.images.options import size_name
+from preprocess.images.prepare import plan_images
+from preprocess.images.recipe import ImageRecipe
 from tests.synthetic import write_image_tree
 
 

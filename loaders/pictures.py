@@ -1,0 +1,143 @@
+"""Pictures, masks and boxes of which every sample has its own number: as lists, or padded."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from loaders.format.fields import FieldSpec
+from loaders.split_columns import Places, SplitColumns, concatenate_into
+
+_RIGHT, _BOTTOM = 8, 9  # of the box that a whole picture fills, in its transform: its size
+COUNTS: Final = "_counts"
+"""Ending of the array that says how many values each sample has."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RaggedPart:
+    """One array of a batch: [values of all samples, *shape], or what says whose they are.
+
+    Attributes:
+        name: Its key among the arrays.
+        on_device: Whether it travels to the device of a batch.
+        shape_of: Indices -> shape.
+        dtype: Of it.
+        fixed: False: samples differ in it.
+        apart: False: values and counts are gathered together.
+    """
+
+    name: str
+    on_device: bool
+    shape_of: Callable[[NDArray[np.int64]], tuple[int, ...]]
+    dtype: np.dtype[Any]
+    fixed: bool = False
+    apart: bool = False
+
+    def layout(self, indices: NDArray[np.int64]) -> tuple[tuple[int, ...], np.dtype[Any]]:
+        """Return shape and dtype of the array for the samples [B] of a batch."""
+        return self.shape_of(indices), self.dtype
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RaggedField:
+    """A ragged field: samples of rows of values, or of pixels with a height and a width.
+
+    Attributes:
+        name: Its key in samples and batches.
+        field: The stored field.
+        columns: Where it lies, to know how much of it a batch takes.
+        transform: Name of the field that says each picture's size; None for rows.
+        padded: Give one tensor, filled up, and a mask, in place of a list.
+        fill: What it is filled up with.
+    """
+
+    name: str
+    field: FieldSpec
+    columns: SplitColumns
+    transform: str | None
+    padded: bool
+    fill: int = 0
+
+    def parts(self) -> tuple[RaggedPart, ...]:
+        """Return the values, and the size of each sample."""
+        values = RaggedPart(
+            name=self.name,
+            on_device=True,
+            shape_of=self._values_shape,
+            dtype=self.field.numpy_dtype,
+        )
+        sides = 1 if self.transform is None else 2
+        counts = RaggedPart(
+            name=self.name + COUNTS,
+            on_device=False,
+            shape_of=lambda indices: (len(indices), sides),
+            dtype=np.dtype(np.int64),
+        )
+        return values, counts
+
+    def _values_shape(self, indices: NDArray[np.int64]) -> tuple[int, ...]:
+        lengths = self.columns.lengths(self.field.name, self.columns.places(indices))
+        return (int(lengths.sum()), *self.field.shape)
+
+    def gather(
+        self, columns: SplitColumns, places: Places, buffers: Mapping[str, NDArray[Any]]
+    ) -> None:
+        """Copy the values of the samples back to back, and their sizes.
+
+        Raises:
+            FormatError: A picture has not as many pixels as its size says.
+        """
+        pieces = columns.slices(self.field.name, places)
+        concatenate_into([piece.reshape(-1) for piece in pieces], buffers[self.name])
+        lengths = np.array([len(piece) for piece in pieces], np.int64)
+        sizes = buffers[self.name + COUNTS]
+        if self.transform is None:
+            sizes[:, 0] = lengths
+            return
+        transforms = columns.rows(self.transform, places)
+        for place, size, transform, length in zip(places, sizes, transforms, lengths, strict=True):
+            size[:] = transform[_BOTTOM], transform[_RIGHT]
+            if size[0] * size[1] != length:
+                what = f"{length} pixels, its size is {size[1]} x {size[0]}"
+                raise columns.broken(self.field.name, place, what)
+
+    def shown(self, rows: Mapping[str, Tensor]) -> dict[str, Any]:
+        """Return a list of a tensor a sample, or one padded tensor and which of it counts."""
+        sizes = rows[self.name + COUNTS].tolist()
+        pixels = self.transform is not None
+        lengths = [size[0] * size[1] if pixels else size[0] for size in sizes]
+        values = rows[self.name]
+        if self.field.role == "box_labels":
+            values = values.to(torch.int64)
+        found = [
+            piece.reshape(*size, *self.field.shape)
+            for piece, size in zip(torch.split(values, lengths), sizes, strict=True)
+        ]  # [H, W, C] or [H, W]; [n, ...]
+        is_image = pixels and bool(self.field.shape)
+        if not self.padded:
+            return {self.name: [p.permute(2, 0, 1) if is_image else p for p in found]}
+        filled, mask = _pad(found, sizes, self.fill, values)
+        return {
+            self.name: filled.permute(0, 3, 1, 2) if is_image else filled,
+            f"{self.name}_valid": mask,
+        }
+
+
+def _pad(
+    pieces: Sequence[Tensor], sizes: Sequence[Sequence[int]], fill: int, like: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Lay pieces into the corner of one tensor: [B, most..., *rest], and bool [B, most...]."""
+    sides = len(sizes[0]) if sizes else 0
+    most = [max(size[axis] for size in sizes) for axis in range(sides)]
+    rest = like.shape[1:]
+    filled = torch.full((len(pieces), *most, *rest), fill, dtype=like.dtype, device=like.device)
+    mask = torch.zeros((len(pieces), *most), dtype=torch.bool, device=like.device)
+    for row, known, piece in zip(filled, mask, pieces, strict=True):
+        box = tuple(slice(side) for side in piece.shape[: len(most)])
+        row[box] = piece
+        known[box] = True
+    return filled, mask

@@ -1,0 +1,43 @@
+"""`prep repair`: options -> one call -> report."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from preprocess.commands.prepare import FOLDER
+
+
+@click.command(short_help="Make the bad files of a dataset again.")
+@click.argument("path", type=FOLDER, metavar="OUT")
+@click.argument("source", type=FOLDER, metavar="SRC")
+@click.option("--workers", type=click.IntRange(min=1), metavar="N", help="As when it was prepared.")
+@click.option("--tokenizer", metavar="NAME|PATH", help="Where the tokenizer is now, if elsewhere.")
+@click.option("--like", type=FOLDER, metavar="TRAIN_OUT", help="Where that dataset is now.")
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+@click.pass_context
+def repair(ctx: click.Context, /, path: Path, source: Path, **options: Any) -> None:
+    """Make the missing, cut and changed files of a dataset again, byte for byte as they were.
+
+    SRC is what OUT was made from, as it was then; the options are those that OUT has recorded. All
+    checksums are compared first. A file is put in its place only when it is what the manifest
+    promises; a source that has changed is refused.
+    """
+    from preprocess.commands.terminal import check_text, print_json, print_text
+    from preprocess.repair import repair_dataset
+
+    report = repair_dataset(
+        path,
+        source,
+        workers=options["workers"],
+        tokenizer=options["tokenizer"],
+        like=options["like"],
+    )
+    if options["as_json"]:
+        print_json(report.to_json())
+    else:
+        for file in report.repaired:
+            print_text(f"{file}: made again")
+        print_text(check_text(report.check))
+    if report.check.problems:
+        ctx.exit(1)

@@ -1,0 +1,213 @@
+"""Masks: a class index for every pixel of a photo, in a file of its own, brought along with it."""
+
+import io
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from preprocess.errors import SampleError, SourceError
+from preprocess.images.formats import sniff_format
+from preprocess.images.headers import read_png_header
+from preprocess.images.orientation import read_orientation, turn_upright
+from preprocess.images.policy import check_pixels
+from preprocess.images.resize import Placement
+from preprocess.item_files import read_item
+from preprocess.paired import PairedFile
+from preprocess.sources import Item, Listing
+
+_ENDINGS: Final = (".png", ".tif", ".tiff", ".bmp", ".gif")
+_FORMATS: Final = frozenset({"PNG", "TIFF", "BMP", "GIF"})
+"""Formats that lose nothing and hold indices."""
+
+
+def pair_masks(listing: Listing, folder: Path) -> Listing:
+    """Give every photo its mask: the file of the same path but for the ending.
+
+    Photos without one keep none, and are refused by name when they are prepared.
+
+    Raises:
+        SourceError: The folder cannot be listed, lies in the source or has it inside; two masks are
+            of one photo, or two photos of one mask.
+    """
+    masks = _list_masks(folder)
+    where, source = folder.resolve(), listing.root.resolve()
+    if where == source or source in where.parents:
+        raise SourceError(f"{folder}: the masks lie among the photos; move them beside {source}")
+    owners: dict[str, str] = {}
+    splits = {}
+    for name, items in listing.splits.items():
+        found = []
+        for item in items:
+            stem = os.path.splitext(item.key)[0]
+            mask = masks.get(stem)
+            if mask is not None:
+                other = owners.setdefault(stem, item.key)
+                if other != item.key:
+                    raise SourceError(
+                        f"{listing.root}: {other} and {item.key} have one mask, {mask.key}; rename "
+                        "one of them"
+                    )
+            found.append(replace(item, mask=mask))
+        splits[name] = tuple(found)
+    unused = len(masks) - len(owners)
+    note = (f"{unused:,} masks in {folder} belong to no photo",) if unused else ()
+    return replace(listing, splits=splits, notes=(*listing.notes, *note))
+
+
+def _list_masks(folder: Path) -> dict[str, PairedFile]:
+    """Return path without ending -> mask."""
+    found: dict[str, PairedFile] = {}
+
+    def fail(error: OSError) -> None:
+        raise SourceError(f"{error.filename}: cannot be listed: {error.strerror}") from error
+
+    for above, folders, names in os.walk(folder, onerror=fail):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        for name in sorted(names):
+            stem, ending = os.path.splitext(name)
+            if name.startswith(".") or ending.lower() not in _ENDINGS:
+                continue
+            path = os.path.join(above, name)
+            try:
+                status = os.stat(path)
+            except OSError as error:
+                raise SourceError(f"{path}: cannot be looked at: {error.strerror}") from error
+            key = os.path.relpath(path, folder)
+            mask = PairedFile(key, status.st_size, status.st_mtime_ns)
+            other = found.setdefault(os.path.join(os.path.dirname(key), stem), mask)
+            if other is not mask:
+                raise SourceError(f"{folder}: {other.key} and {key} are masks of one photo")
+    if not found:
+        raise SourceError(f"{folder}: no mask in it; masks are {', '.join(_ENDINGS)} files")
+    return found
+
+
+def read_mask(folder: Path, item: Item, max_pixels: int) -> NDArray[Any]:
+    """Read and decode the mask of a photo.
+
+    Returns:
+        [H, W] uint8 or uint16 indices as stored, upright.
+
+    Raises:
+        SampleError: There is none, or it is no mask; names both files.
+    """
+    if item.mask is None:
+        stem = os.path.splitext(item.key)[0]
+        raise SampleError(item.key, f"it has no mask: {folder}/{stem}.png is missing")
+    mask = item.mask
+    try:
+        data = read_item(folder, Item(mask.key, mask.nbytes, mask.mtime_ns))
+        return decode_mask(data, max_pixels)
+    except SampleError as error:
+        raise SampleError(item.key, f"its mask {mask.key}: {error.reason}") from error
+    except Exception as error:  # decoders raise anything; one bad item is one error
+        cause = str(error).strip().splitlines()[:1] or [type(error).__name__]
+        raise SampleError(item.key, f"its mask {mask.key}: {cause[0]}") from error
+
+
+def decode_mask(data: bytes, max_pixels: int) -> NDArray[Any]:
+    """Decode a mask: indices of a palette, or grey of 1 to 16 bits, as they are stored.
+
+    Returns:
+        [H, W] uint8, or uint16 of a file of more than 8 bits; upright, C-contiguous.
+
+    Raises:
+        ValueError: It holds colours, or is of a format that loses values.
+        Exception: Whatever Pillow raises at damage.
+    """
+    from PIL import Image
+
+    kind = sniff_format(data)
+    if kind not in _FORMATS:
+        raise ValueError(f"a {kind or 'file of unknown format'}: masks are PNG, TIFF, BMP or GIF")
+    exif = xmp = None
+    bits = 8
+    if kind == "PNG":
+        header = read_png_header(data)
+        data, bits, exif, xmp = header.bare, header.depth, header.exif, header.xmp
+    with Image.open(io.BytesIO(data), formats=[kind]) as image:
+        check_pixels(image.width, image.height, max_pixels)
+        image.load()
+        if image.mode not in {"1", "L", "P"} and not image.mode.startswith("I;16"):
+            raise ValueError(f"its pixels are {image.mode}, not indices of classes")
+        values = np.array(image)  # [H, W]
+        if image.mode == "1":
+            values = values.astype(np.uint8)
+        elif image.mode == "L" and bits < 8:
+            values //= 255 // (2**bits - 1)  # Pillow stretches few bits to 8
+        elif image.mode.startswith("I;16"):
+            values = values.astype(np.uint16)
+    upright = turn_upright(values[:, :, None], read_orientation(exif, xmp))
+    return np.ascontiguousarray(upright.reshape(upright.shape[:2]))
+
+
+def check_mask(
+    mask: NDArray[Any], picture: tuple[int, int], *, classes: int | None, padding: int, depth: int
+) -> None:
+    """Hold a mask against its picture and what values it may have.
+
+    Args:
+        mask: [H, W] as decoded.
+        picture: (width, height) of the upright picture.
+        classes: Values are below it; None allows all.
+        padding: A value that is allowed beside them.
+        depth: Bits that are stored.
+
+    Raises:
+        ValueError: It is of another shape than the picture, or has other values.
+    """
+    height, width = mask.shape
+    across, down = picture
+    same = round(width * down / across) == height or round(height * across / down) == width
+    if not same:
+        raise ValueError(
+            f"{width} x {height}, its photo is {across} x {down} upright: another shape"
+        )
+    values = np.flatnonzero(np.bincount(mask.reshape(-1)))
+    allowed = f"0 to {2**depth - 1}"
+    bad = values[values >= 2**depth]
+    if classes is not None and not len(bad):
+        allowed = f"0 to {classes - 1} and {padding}"
+        bad = values[(values >= classes) & (values != padding)]
+    if len(bad):
+        y, x = np.argwhere(mask == bad[0])[0].tolist()
+        raise ValueError(f"value {bad[0]} at x = {x}, y = {y}; allowed are {allowed}")
+
+
+def fit_mask(
+    mask: NDArray[Any], picture: tuple[int, int], placement: Placement, padding: int
+) -> NDArray[Any]:
+    """Do to a mask what was done to its picture: the nearest value, never a new one.
+
+    A pixel gets the value under its centre. The mask may have another size than the picture.
+
+    Args:
+        mask: [H, W].
+        picture: (width, height) of the picture.
+        placement: What was done to it.
+        padding: Value around a padded picture.
+
+    Returns:
+        [height, width] of the mask's type, C-contiguous.
+    """
+    left, top, right, bottom = placement.source
+    over = placement.target
+    columns = _nearest(over[2] - over[0], left, right, mask.shape[1], picture[0])
+    rows = _nearest(over[3] - over[1], top, bottom, mask.shape[0], picture[1])
+    result = np.full(placement.size[::-1], padding, mask.dtype)
+    result[over[1] : over[3], over[0] : over[2]] = mask[rows[:, None], columns]
+    return result
+
+
+def _nearest(count: int, start: int, stop: int, side: int, whole: int) -> NDArray[np.int64]:
+    """Return which of `side` pixels lie under the centres of `count` ones.
+
+    These cover start..stop of a side of `whole` pixels, which the `side` ones cover as well.
+    """
+    doubled = 2 * np.arange(count, dtype=np.int64) + 1
+    # floor((start + (i + 1/2) (stop - start) / count) side / whole), in integers
+    return (2 * start * count + doubled * (stop - start)) * side // (2 * count * whole)

@@ -1,0 +1,231 @@
+"""What `prep images` makes of each photo: the options, and what follows from them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal, get_args
+
+from preprocess.folders import LabelMode
+from preprocess.images.policy import MAX_PIXELS, DecodePolicy, Depth, Icc, Pages
+from preprocess.images.resize import MAX_SIDE, VARIABLE_FITS, Fit, Resample
+from preprocess.shares import check_shares
+
+Background = Literal["white", "black"]
+Alpha = Literal["white", "black", "keep", "drop"]
+BACKGROUNDS: Final[Mapping[str, tuple[int, int, int]]] = {
+    "white": (255, 255, 255),
+    "black": (0, 0, 0),
+}
+
+_MAX_MARGIN: Final = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataOptions:
+    """A table beside the photos, and what its columns mean.
+
+    Attributes:
+        path: A .csv, .jsonl or .parquet.
+        key: Column with the path of each photo below the source.
+        label: Column with the class of each photo.
+        labels: Column with its classes where it may have several: lists, or in CSV texts with `|`
+            between them.
+        targets: Columns of numbers to be predicted, stored as float32.
+    """
+
+    path: Path
+    key: str = "file_name"
+    label: str | None = None
+    labels: str | None = None
+    targets: tuple[str, ...] = ()
+
+    def columns(self) -> tuple[str, ...]:
+        """Return the columns that every row must have."""
+        named = (self.key, self.label, self.labels, *self.targets)
+        return tuple(name for name in named if name is not None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitOptions:
+    """How photos that lie in no split folders are divided.
+
+    Attributes:
+        validation: Share for this split, by a stable hash of the key.
+        test: Share for this split.
+        seed: Chooses other photos for them.
+        stratify: Every class has these shares, by the rank of the hashes.
+        group_by: Column of the metadata; photos with the same value are of one split.
+        column: Column of the metadata that names the split.
+        allow_leaks: Keep exact copies that lie in several splits.
+    """
+
+    validation: float = 0.0
+    test: float = 0.0
+    seed: int = 0
+    stratify: bool = False
+    group_by: str | None = None
+    column: str | None = None
+    allow_leaks: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse shares outside their range, and ways to split that exclude each other."""
+        shares = check_shares(self.validation, self.test, self.seed)
+        if self.column is not None and shares:
+            raise ValueError("split column and shares: give one of them")
+        if not shares and (self.stratify or self.group_by is not None):
+            raise ValueError("stratify, group_by: only with shares for other splits")
+        if self.stratify and self.group_by is not None:
+            raise ValueError("stratify and group_by exclude each other")
+
+    @property
+    def divides(self) -> bool:
+        """Whether there is something to divide by."""
+        return self.column is not None or self.validation + self.test > 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageOptions:
+    """What `prep images` makes of each photo; all of it is recorded in the manifest.
+
+    Attributes:
+        sizes: (width, height) in pixels, one field each.
+        grayscale: Store one channel, BT.601 luma of the decoded colours, instead of RGB.
+        fit: "crop" (largest centred part of the target's shape), "pad" (whole picture on a
+            background), "stretch"; "shortest" or "longest" side, stored at the size it gets.
+        resample: Antialiasing filter: "bicubic", "bilinear", "lanczos", "box" or "hamming".
+        background: Colour around padded pictures, and under transparent pixels unless `alpha` says
+            something else.
+        icc: "srgb" converts the colours of embedded profiles to sRGB; "ignore" leaves them.
+        alpha: Under transparent pixels "white" or "black"; "keep" stores RGBA, "drop" the colours
+            hidden there; None: the background.
+        depth: 8 stores uint8, a sample of 16 bits as v / 257, rounded; 16 stores uint16, a sample
+            of 8 bits as v * 257.
+        pages: "first" page of a TIFF, or "all", each a sample.
+        labels: "auto" (class folders if every item lies in one), "folders" (insist), "none".
+        max_pixels: Pictures with more pixels are refused before they are decoded.
+        follow_links: Take what symbolic links in the source point to.
+        no_upscale: Enlarge nothing: "pad", "shortest" and "longest" keep a smaller picture as it
+            is, "crop" and "stretch" refuse it.
+        margin: Stored sides are this much longer than those named, for random crops when training.
+        transforms: Store what was done to each picture, also where nothing needs it.
+        masks: Folder of masks: for `a/b.jpg` of the source `a/b.png`, with a class index for every
+            pixel.
+        mask_classes: Values of masks are below it, or `mask_padding`; None allows all.
+        mask_depth: Bits of a stored mask's values, 8 or 16.
+        mask_padding: Value of masks around padded pictures.
+        boxes: A COCO json, or a folder of YOLO text files, with the boxes of the photos.
+        metadata: A table beside the photos.
+        splits: How photos without split folders are divided.
+    """
+
+    sizes: tuple[tuple[int, int], ...]
+    grayscale: bool = False
+    fit: Fit = "crop"
+    resample: Resample = "bicubic"
+    background: Background = "white"
+    icc: Icc = "srgb"
+    alpha: Alpha | None = None
+    depth: Depth = 8
+    pages: Pages = "first"
+    labels: LabelMode = "auto"
+    max_pixels: int = MAX_PIXELS
+    follow_links: bool = False
+    no_upscale: bool = False
+    margin: float = 1.0
+    transforms: bool = False
+    masks: Path | None = None
+    mask_classes: int | None = None
+    mask_depth: Depth = 8
+    mask_padding: int = 255
+    boxes: Path | None = None
+    metadata: MetadataOptions | None = None
+    splits: SplitOptions = SplitOptions()
+
+    def __post_init__(self) -> None:
+        """Refuse values outside their range."""
+        if not self.sizes or len(set(self.sizes)) != len(self.sizes):
+            raise ValueError(f"sizes={self.sizes}: expected at least one, all different")
+        for size in self.sizes:
+            if not all(1 <= side <= MAX_SIDE for side in size):
+                raise ValueError(f"sizes: {size}: expected (width, height) in 1..{MAX_SIDE}")
+            if self.is_variable and size[0] != size[1]:
+                raise ValueError(f"sizes: {size}: fit={self.fit!r} takes one side, such as 512")
+        if not 1 <= self.margin <= _MAX_MARGIN:
+            raise ValueError(f"margin={self.margin}: expected 1 to {_MAX_MARGIN}")
+        choices = {
+            "fit": get_args(Fit),
+            "resample": get_args(Resample),
+            "background": tuple(BACKGROUNDS),
+            "alpha": (None, *get_args(Alpha)),
+            "labels": get_args(LabelMode),
+        }
+        for name, allowed in choices.items():
+            if getattr(self, name) not in allowed:
+                raise ValueError(f"{name}={getattr(self, name)!r}: expected one of {allowed}")
+        if self.grayscale and self.alpha == "keep":
+            raise ValueError("grayscale and alpha='keep': RGBA is stored, or one channel of grey")
+        self._check_masks()
+        self._check_metadata()
+        self.policy()  # checks the rest
+
+    def _check_masks(self) -> None:
+        if self.mask_depth not in get_args(Depth):
+            raise ValueError(f"mask_depth={self.mask_depth}: expected one of {get_args(Depth)}")
+        most = 2**self.mask_depth - 1
+        if not 0 <= self.mask_padding <= most:
+            raise ValueError(f"mask_padding={self.mask_padding}: expected 0 to {most}")
+        if self.mask_classes is not None and not 1 <= self.mask_classes <= most + 1:
+            raise ValueError(f"mask_classes={self.mask_classes}: expected 1 to {most + 1}")
+        if self.masks is None and (self.mask_classes, self.mask_depth, self.mask_padding) != (
+            None,
+            8,
+            255,
+        ):
+            raise ValueError("mask_classes, mask_depth and mask_padding: only with masks")
+        if self.pages == "all" and not (self.masks is None and self.boxes is None):
+            raise ValueError("pages='all': masks and boxes are of one picture a file")
+
+    def _check_metadata(self) -> None:
+        columns = (self.splits.column, self.splits.group_by)
+        if self.metadata is None and any(name is not None for name in columns):
+            raise ValueError("a column to split or group by: only with metadata")
+        if self.metadata is not None and self.metadata.label is not None and self.labels != "auto":
+            raise ValueError("a label column and labels of folders: give one of them")
+
+    def policy(self) -> DecodePolicy:
+        """Return what these options say of decoding."""
+        alpha = self.alpha or self.background
+        return DecodePolicy(
+            icc=self.icc,
+            alpha=alpha if alpha in {"keep", "drop"} else "over",
+            background=BACKGROUNDS.get(alpha, (0, 0, 0)),
+            depth=self.depth,
+            pages=self.pages,
+            max_pixels=self.max_pixels,
+        )
+
+    @property
+    def is_variable(self) -> bool:
+        """Whether pictures differ in stored size."""
+        return self.fit in VARIABLE_FITS
+
+    @property
+    def has_transforms(self) -> bool:
+        """Whether what was done to each picture is stored."""
+        paired = not (self.masks is None and self.boxes is None)
+        return self.transforms or paired or self.is_variable or self.fit == "pad"
+
+    def stored(self, size: tuple[int, int]) -> tuple[int, int]:
+        """Return (width, height) in which a named size is stored."""
+        return round(size[0] * self.margin), round(size[1] * self.margin)
+
+    @property
+    def channels(self) -> int:
+        """Channels that are stored."""
+        return 1 if self.grayscale else 4 if self.alpha == "keep" else 3
+
+
+def size_name(size: tuple[int, int]) -> str:
+    """Return "512" for (512, 512) and "512x384" (width x height) for (512, 384)."""
+    width, height = size
+    return str(width) if width == height else f"{width}x{height}"

@@ -1,0 +1,304 @@
+"""How photos become samples: bytes -> upright pixels -> the sizes that are stored."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loaders.format.fields import TRANSFORM, FieldSpec
+from preprocess.errors import SampleError
+from preprocess.images.boxes import fit_boxes
+from preprocess.images.decode import decode_pictures
+from preprocess.images.decoder_settings import decoder_settings
+from preprocess.images.finish import Picture
+from preprocess.images.masks import check_mask, fit_mask, read_mask
+from preprocess.images.options import BACKGROUNDS, ImageOptions, size_name
+from preprocess.images.resize import Placement, fit_geometry, fit_sizes
+from preprocess.item_files import read_item
+from preprocess.recipe import Maker, Ragged, Rows
+from preprocess.sources import Item, Listing
+
+_VERSION: Final = 2
+"""Of the recipe: raised when the same options give other pixels."""
+
+_PAGE_NBYTES: Final = 100_000
+"""Bytes of a TIFF that are taken for a page where shards are planned."""
+
+_SMALL_NBYTES: Final = 150_000
+_MANY_ITEMS: Final = 20_000
+_MANY_WORKERS: Final = 4
+"""Below these, threads were faster than processes; see `ImageRecipe.backend`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageRecipe:
+    """How photos become samples.
+
+    Attributes:
+        chosen: The user's options.
+        key_nbytes: Bytes of the longest key.
+        class_count: Classes of the dataset; 0 stores no label.
+        box_classes: Classes of boxes, in the order of their labels.
+        label_classes: Classes of which a photo may have several, in the order of their labels.
+    """
+
+    chosen: ImageOptions
+    key_nbytes: int
+    class_count: int
+    box_classes: tuple[str, ...] = ()
+    label_classes: tuple[str, ...] = ()
+
+    @property
+    def kind(self) -> str:
+        """Name of the modality."""
+        return "images"
+
+    def options(self) -> dict[str, Any]:
+        """Return everything that changes bytes, as JSON values."""
+        values = asdict(self.chosen)
+        sizes = [list(size) for size in self.chosen.sizes]
+        alpha = self.chosen.alpha or self.chosen.background
+        changed: dict[str, Any] = {"sizes": sizes, "alpha": alpha}
+        for name in ("masks", "boxes"):  # not where they lie
+            changed[name] = values[name] is not None
+        metadata = self.chosen.metadata
+        changed["metadata"] = metadata is not None
+        changed["targets"] = [] if metadata is None else [*metadata.targets]
+        changed |= {"box_classes": [*self.box_classes], "label_classes": [*self.label_classes]}
+        return {**values, **changed, "version": _VERSION}
+
+    def facts(self) -> dict[str, Any]:
+        """Return nothing: the options say it all."""
+        return {}
+
+    def backend(self, listing: Listing, workers: int) -> str:
+        """Choose threads, unless many small files on many cores make the interpreter the limit.
+
+        Measured on 16 cores: at 2048x1536 threads led at every worker count; at 500x375 (37 kB a
+        file) processes led by 1.3 at 4 workers and by 2.4 at 16, after about 3 s to start.
+        """
+        mean = sum(i.nbytes for items in listing.splits.values() for i in items) / listing.count
+        small = mean < _SMALL_NBYTES and listing.count >= _MANY_ITEMS
+        return "loky" if small and workers >= _MANY_WORKERS else "threading"
+
+    @property
+    def _label_dtype(self) -> str:
+        return _narrowest(self.class_count)
+
+    def fields(self) -> tuple[FieldSpec, ...]:
+        """Return one image field per size, the label if there are classes, and the key."""
+        chosen = self.chosen
+        found = []
+        for size in chosen.sizes:
+            width, height = chosen.stored(size)
+            found.append(
+                FieldSpec(
+                    name=f"image_{size_name(size)}",
+                    dtype=f"uint{chosen.depth}",
+                    shape=(
+                        (chosen.channels,)
+                        if chosen.is_variable
+                        else (height, width, chosen.channels)
+                    ),
+                    role="image",
+                    ragged=chosen.is_variable,
+                )
+            )
+            if chosen.masks is not None:
+                found.append(
+                    FieldSpec(
+                        name=f"mask_{size_name(size)}",
+                        dtype=f"uint{chosen.mask_depth}",
+                        shape=() if chosen.is_variable else (height, width),
+                        role="pixel_labels",
+                        ragged=chosen.is_variable,
+                    )
+                )
+            if chosen.boxes is not None:
+                found += self._box_fields(size_name(size))
+            if chosen.has_transforms:
+                name = f"transform_{size_name(size)}"
+                found.append(
+                    FieldSpec(name=name, dtype="uint32", shape=(TRANSFORM,), role="transform")
+                )
+        if self.class_count:
+            found.append(FieldSpec(name="label", dtype=self._label_dtype, shape=(), role="label"))
+        found += self._value_fields()
+        found.append(FieldSpec(name="key", dtype="uint8", shape=(self.key_nbytes,), role="key"))
+        if self.chosen.pages == "all":
+            found.append(FieldSpec(name="page", dtype="uint32", shape=(), role="page"))
+        return tuple(found)
+
+    def _value_fields(self) -> list[FieldSpec]:
+        metadata = self.chosen.metadata
+        found = []
+        if self.label_classes:
+            shape = (len(self.label_classes),)
+            found.append(FieldSpec(name="labels", dtype="uint8", shape=shape, role="labels"))
+        if metadata is not None and metadata.targets:
+            shape = (len(metadata.targets),)
+            found.append(FieldSpec(name="targets", dtype="float32", shape=shape, role="targets"))
+        return found
+
+    def _values(self, item: Item) -> dict[str, Any]:
+        """Return what the table says of a photo, as it is stored."""
+        values = item.values
+        found: dict[str, Any] = {}
+        for field in self._value_fields():
+            if values is None:
+                raise SampleError(item.key, "the metadata do not list it")
+            if field.role == "targets":
+                found[field.name] = np.array(values.targets, "<f4")
+            else:
+                found[field.name] = np.zeros(field.shape, np.uint8)
+                found[field.name][list(values.labels)] = 1
+        return found
+
+    def _box_fields(self, name: str) -> list[FieldSpec]:
+        labels = _narrowest(len(self.box_classes))
+        boxes, of_boxes = f"boxes_{name}", f"box_labels_{name}"
+        return [
+            FieldSpec(name=boxes, dtype="float32", shape=(4,), role="boxes", ragged=True),
+            FieldSpec(name=of_boxes, dtype=labels, shape=(), role="box_labels", ragged=True),
+        ]
+
+    @property
+    def one_to_one(self) -> bool:
+        """Every photo is one sample of one size, unless the options say otherwise."""
+        chosen = self.chosen
+        return chosen.pages == "first" and not chosen.is_variable and chosen.boxes is None
+
+    def expected_nbytes(self, item: Item) -> int:
+        """Return the bytes of one sample, or an estimate where sizes or pages differ."""
+        pages = 1
+        if self.chosen.pages == "all" and item.key.lower().endswith((".tif", ".tiff")):
+            pages = max(1, item.nbytes // _PAGE_NBYTES)
+        nbytes = sum(field.nbytes for field in self.fields())
+        if self.chosen.is_variable:  # pictures of 4 to 3
+            pixels = sum(w * h for w, h in map(self.chosen.stored, self.chosen.sizes))
+            ratio = 4 / 3 if self.chosen.fit == "shortest" else 3 / 4
+            nbytes += int(pixels * ratio) * self.chosen.channels * self.chosen.depth // 8
+        return pages * nbytes
+
+    def refusal(self, tallies: Mapping[str, tuple[int, ...]]) -> str | None:  # noqa: ARG002
+        """Return None: every photo is of use."""
+        return None
+
+    @contextmanager
+    def opened(self) -> Iterator[Maker]:
+        """Hold the decoders as threads of ours want them."""
+        with decoder_settings():
+            yield self
+
+    def samples(self, source: Path, items: Sequence[Item]) -> Iterator[Rows | SampleError]:
+        """Yield one sample, or the reason why not, per item; of a TIFF perhaps one per page."""
+        policy = self.chosen.policy()
+        for item in items:
+            held: Rows | None = None
+            try:
+                data = read_item(source, item)
+                for picture in decode_pictures(data, key=item.key, policy=policy):
+                    if held is not None:
+                        yield replace(held, more=True)
+                    held = self._sample(item, picture)
+                if held is not None:
+                    yield held
+            except SampleError as error:
+                yield error
+
+    def _boxes(
+        self, item: Item, picture: tuple[int, int], placement: Placement, name: str
+    ) -> dict[str, Any]:
+        """Return the boxes of a picture at one size, and their labels."""
+        if item.boxes is None:
+            raise SampleError(item.key, f"{self.chosen.boxes} does not list it")
+        try:
+            fitted, kept = fit_boxes(item.boxes, picture, placement)
+        except ValueError as error:
+            raise SampleError(item.key, str(error)) from error
+        labels = np.array([row[0] for row in item.boxes.rows], _narrowest(len(self.box_classes)))
+        return {f"boxes_{name}": fitted, f"box_labels_{name}": labels[kept]}
+
+    def _mask(self, item: Item, picture: Picture) -> NDArray[Any] | None:
+        """Return the whole mask of a picture, if masks are asked for: [H, W]."""
+        chosen = self.chosen
+        if chosen.masks is None:
+            return None
+        mask = read_mask(chosen.masks, item, chosen.max_pixels)
+        height, width = picture.pixels.shape[:2]
+        try:
+            check_mask(
+                mask,
+                (width, height),
+                classes=chosen.mask_classes,
+                padding=chosen.mask_padding,
+                depth=chosen.mask_depth,
+            )
+        except ValueError as error:
+            name = item.mask.key if item.mask is not None else ""
+            raise SampleError(item.key, f"its mask {name}: {error}") from error
+        return mask.astype(f"<u{chosen.mask_depth // 8}")
+
+    def _sample(self, item: Item, picture: Picture) -> Rows:
+        """Return one row of every field: [1, *shape]."""
+        chosen = self.chosen
+        mask = self._mask(item, picture)
+        upscale = not chosen.no_upscale
+        stored = [chosen.stored(size) for size in chosen.sizes]
+        height, width = picture.pixels.shape[:2]
+        try:
+            placements = [
+                fit_geometry(width, height, size, chosen.fit, upscale=upscale) for size in stored
+            ]
+        except ValueError as error:
+            raise SampleError(item.key, str(error)) from error
+        fitted = fit_sizes(
+            picture.pixels,  # [H, W, C]
+            stored,
+            fit=chosen.fit,
+            resample=chosen.resample,
+            background=BACKGROUNDS[chosen.background],
+            grayscale=chosen.grayscale,
+            upscale=upscale,
+        )
+        sample: dict[str, Any] = {}
+        for size, image, placement in zip(chosen.sizes, fitted, placements, strict=True):
+            name = size_name(size)
+            sample[f"image_{name}"] = image
+            if mask is not None:
+                fitted_mask = fit_mask(mask, (width, height), placement, chosen.mask_padding)
+                sample[f"mask_{name}"] = fitted_mask
+            if chosen.boxes is not None:
+                sample |= self._boxes(item, (width, height), placement, name)
+            if chosen.has_transforms:
+                numbers = (width, height, *placement.source, *placement.target)
+                sample[f"transform_{name}"] = np.array(numbers, dtype="<u4")
+        if self.class_count:
+            sample["label"] = np.array(item.label, dtype=self._label_dtype)
+        key = item.key.encode(errors="surrogateescape")
+        sample["key"] = np.frombuffer(key.ljust(self.key_nbytes, b"\0"), np.uint8)
+        sample |= self._values(item)
+        if chosen.pages == "all":
+            sample["page"] = np.array(picture.page, dtype="<u4")
+        counted = "" if picture.profiled == "none" else f"icc_{picture.profiled}"
+        return Rows(
+            count=1,
+            arrays={field.name: _row(field, sample[field.name]) for field in self.fields()},
+            tallies={counted: (1,)} if counted else {},
+        )
+
+
+def _narrowest(classes: int) -> str:
+    return "uint8" if classes <= 1 << 8 else "uint16"
+
+
+def _row(field: FieldSpec, array: Any) -> Any:
+    """Return one row of a field: [1, *shape], or the values of one sample."""
+    if not field.ragged:
+        return array[None]
+    values = np.ascontiguousarray(array).reshape(-1, *field.shape)
+    return Ragged(values, np.array([len(values)], np.int64))

@@ -1,0 +1,63 @@
+"""What belongs to an item beside its own file."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class PairedFile:
+    """A file that belongs to an item.
+
+    Attributes:
+        key: Path below its folder.
+        nbytes: Size when it was listed.
+        mtime_ns: Time of its last change when it was listed.
+    """
+
+    key: str
+    nbytes: int
+    mtime_ns: int
+
+    @property
+    def identity(self) -> str:
+        """What tells it from another, as text."""
+        return f"\0file\0{self.key}\0{self.nbytes}"
+
+
+BoxRow = tuple[int, float, float, float, float]
+"""Label, left, top, right, bottom."""
+
+
+@dataclass(frozen=True, slots=True)
+class Boxes:
+    """The boxes of an item.
+
+    Attributes:
+        rows: Label, left, top, right, bottom of each.
+        size: (width, height) of the picture that they are in pixels of; None: they are shares.
+    """
+
+    rows: tuple[BoxRow, ...]
+    size: tuple[int, int] | None
+
+    @property
+    def identity(self) -> str:
+        """What tells them from others, as text."""
+        return f"\0boxes\0{self.size}\0{self.rows}"
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """What a table says of an item.
+
+    Attributes:
+        labels: Classes that it belongs to, of those of which it may have several.
+        targets: Numbers to be predicted.
+    """
+
+    labels: tuple[int, ...]
+    targets: tuple[float, ...]
+
+    @property
+    def identity(self) -> str:
+        """What tells them from others, as text."""
+        return f"\0values\0{self.labels}\0{self.targets}"

@@ -1,0 +1,301 @@
+"""`prep repair`: makes the bad files of a dataset again, byte for byte, and touches no other."""
+
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Final
+
+from loaders.errors import FormatError, MissingShardError
+from loaders.format.containers import CONTAINERS
+from loaders.format.files import (
+    REPORT,
+    WORK,
+    crc32c_digits,
+    publish,
+    read_json,
+    sync_directory,
+    write_atomically,
+)
+from loaders.format.promised import PromisedFile
+from loaders.format.spec import Manifest, read_manifest
+from preprocess.check import CheckReport, check_dataset
+from preprocess.commit import read_skipped
+from preprocess.errors import OutputError, SourceError, output_error
+from preprocess.fatal import leave_out
+from preprocess.images.options import ImageOptions
+from preprocess.images.prepare import plan_images
+from preprocess.output import check_room, hold
+from preprocess.plan import SHARD_NBYTES, Plan, RunOptions
+from preprocess.receipt import Receipt
+from preprocess.report import Report
+from preprocess.run import report_of
+from preprocess.tables.options import TableOptions
+from preprocess.tables.prepare import plan_table, run_table
+from preprocess.tables.request import TableRequest
+from preprocess.tables.toml import Wish
+from preprocess.texts.options import TextOptions
+from preprocess.tokens.options import TokenOptions
+from preprocess.tokens.prepare import plan_tokens, run_tokens
+from preprocess.tokens.special import FOLDER
+from preprocess.tokens.tokenizer_source import find_tokenizer
+from preprocess.tokens.tokenizer_tiktoken import TiktokenFile
+from preprocess.workers import OnProgress, write_shards
+
+_STAGING: Final = "repair"
+"""Where files are made, in the work folder, until they are known to be the right ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class RepairReport:
+    """What a repair did.
+
+    Attributes:
+        path: The dataset's folder.
+        repaired: The files that were made again.
+        check: What is there now: checksums were compared before, sizes after.
+    """
+
+    path: Path
+    repaired: tuple[Path, ...]
+    check: CheckReport
+
+    def to_json(self) -> dict[str, Any]:
+        """Return JSON values."""
+        return {"repaired": [str(path) for path in self.repaired], "check": self.check.to_json()}
+
+
+def repair_dataset(
+    path: Path | str,
+    source: Any,
+    *,
+    workers: int | None = None,
+    tokenizer: str | None = None,
+    like: Path | None = None,
+    on_progress: OnProgress = lambda *_: None,
+) -> RepairReport:
+    """Make the bad files of a dataset again from its source, byte for byte as they were.
+
+    All checksums are compared; what is missing or bad is made beside it, compared with the
+    manifest, and only then put in its place.
+
+    Args:
+        path: The dataset's folder.
+        source: What it was made from, as it was then.
+        workers: Samples prepared at a time; None for one per usable core.
+        tokenizer: Where the tokenizer is now; None for where it was, or the dataset's copy.
+        like: Where the other dataset of a table is now; None for where it was.
+        on_progress: Told (samples, skipped, bytes) as they are made, from worker threads.
+
+    Raises:
+        SourceError: The source is not what it was; nothing was put in place.
+        OutputError: The folder cannot be written, or how the dataset was made is not known.
+        IncompleteError: There is no finished dataset.
+        FormatError: The manifest itself is damaged: nothing says what belongs there.
+    """
+    root = Path(path)
+    bad = check_dataset(root, full=True, workers=workers).bad
+    if bad:
+        job = _Repair(root, source, read_manifest(root), bad, workers, tokenizer, like, on_progress)
+        claim = hold(root)
+        try:
+            job.carry_out()
+        except OSError as error:
+            raise output_error(root, error) from error
+        finally:
+            claim.release(finished=True)
+    check = check_dataset(root, workers=workers)
+    return RepairReport(root, tuple(file.path for file in bad), check)
+
+
+@dataclass(frozen=True, slots=True)
+class _Repair:
+    root: Path
+    source: Any
+    manifest: Manifest
+    bad: Sequence[PromisedFile]
+    workers: int | None
+    tokenizer: str | None
+    like: Path | None
+    on_progress: OnProgress
+
+    @property
+    def staging(self) -> Path:
+        return self.root / WORK / _STAGING
+
+    def carry_out(self) -> None:
+        """Make what is bad again and put it in place."""
+        shutil.rmtree(self.staging, ignore_errors=True)
+        described = CONTAINERS[self.manifest.container].group_files(self.manifest)
+        for name, data in described.items():
+            if any(file.path == self.root / name for file in self.bad):
+                self._put(name, data)
+        if any(file.shard is not None or self._is_extra(file) for file in self.bad):
+            recorded = self._recorded()
+            {"images": self._images, "tokens": self._tokens, "table": self._table}.get(
+                self.manifest.kind, self._unknown
+            )(recorded)
+
+    def _is_extra(self, file: PromisedFile) -> bool:
+        return file.path.relative_to(self.root).as_posix() in self.manifest.extras
+
+    def _recorded(self) -> Mapping[str, Any]:
+        """Return what the report tells of the run beside the manifest."""
+        try:
+            return dict(read_json(self.root / REPORT)["aside"])
+        except (MissingShardError, FormatError, KeyError, TypeError):
+            return {}  # the defaults are tried: the manifest's hash says whether they were used
+
+    def _run_options(self, recorded: Mapping[str, Any]) -> RunOptions:
+        return RunOptions(
+            container=self.manifest.container,
+            shard_nbytes=recorded.get("shard_nbytes", SHARD_NBYTES),
+            workers=self.workers,
+        )
+
+    def _unknown(self, recorded: Mapping[str, Any]) -> None:  # noqa: ARG002
+        raise OutputError(
+            f"{self.root}: kind {self.manifest.kind!r} is none that can be repaired; prepare it "
+            "again with --overwrite"
+        )
+
+    def _images(self, recorded: Mapping[str, Any]) -> None:
+        chosen = _options(ImageOptions, self.manifest.recipe)
+        options = self._run_options(recorded)
+        limit = recorded.get("limit")
+        plan = plan_images(Path(self.source), self.staging, chosen, options, limit)
+        self._rewrite(plan, options, self.on_progress)
+
+    def _tokens(self, recorded: Mapping[str, Any]) -> None:
+        recipe = self.manifest.recipe
+        text = _options(TextOptions, recipe["text"])
+        chosen = _options(TokenOptions, {**recipe, "engine": "auto"}, text=text,
+                          tokenizer=self._find_tokenizer(recorded))  # fmt: skip
+        options = self._run_options(recorded)
+        limit = recorded.get("limit")
+        plan = plan_tokens(Path(self.source), self.staging, chosen, options, limit)
+        self._expect_same(plan)  # before a first run over all documents
+        run_tokens(plan, options, self.on_progress, self._rewrite)
+
+    def _table(self, recorded: Mapping[str, Any]) -> None:
+        recipe = self.manifest.recipe
+        tokenizer = self._find_tokenizer(recorded) if recipe["text"] else None
+        like = None if recipe["like_sha256"] is None else self.like or recorded.get("like")
+        request = TableRequest(
+            source=self.source,
+            out=self.staging,
+            options=_options(TableOptions, recipe, tokenizer=tokenizer),
+            wishes={name: Wish(**wish) for name, wish in recipe["columns"].items()},
+            like=None if like is None else Path(like),
+            limit=recorded.get("limit"),
+            follow_links=recorded.get("follow_links", False),
+        )
+        options = self._run_options(recorded)
+        with plan_table(request, options) as planned:
+            self._expect_same(planned.plan)
+            run_table(planned, options, self.on_progress, self._rewrite)
+
+    def _find_tokenizer(self, recorded: Mapping[str, Any]) -> str | TiktokenFile:
+        """Return the tokenizer that was given, or where it was, or else the dataset's copy."""
+        if self.tokenizer is not None:
+            return self.tokenizer
+        copy = str(self.root / FOLDER)
+        where = recorded.get("tokenizer", copy)
+        named = where if isinstance(where, str) else TiktokenFile(**where)
+        try:
+            find_tokenizer(named)
+        except SourceError:
+            return copy
+        return named
+
+    def _expect_same(self, plan: Plan) -> None:
+        """Refuse to go on with other options or another source than the dataset's."""
+        if plan.recipe_hash != self.manifest.recipe_hash:
+            raise OutputError(
+                f"{self.root}: what its options were is not known: {REPORT}, which says so, is not "
+                "the one of its run, or the tokenizer or this version of prep is another; "
+                "give --tokenizer or --like, or prepare it again with --overwrite"
+            )
+        if plan.listing.fingerprint() != self.manifest.source_hash:
+            raise SourceError(
+                f"{self.source}: not what {self.root} was made from: names or sizes differ; give "
+                "the source as it was, or prepare it again with --overwrite"
+            )
+
+    def _rewrite(self, plan: Plan, options: RunOptions, on_progress: OnProgress, /) -> Report:
+        """Write the bad shards of a plan, compare them, and put them in place: a `Runner`."""
+        self._expect_same(plan)
+        wanted = {file.shard for file in self.bad}
+        skipped = dict(read_skipped(self.root)) if self.manifest.skipped else {}
+        tasks = [
+            leave_out(task, skipped) for task in plan.tasks() if (task.split, task.index) in wanted
+        ]
+        check_room(self.root, sum(task.nbytes for task in tasks))
+        (self.staging / WORK).mkdir(parents=True, exist_ok=True)
+        workers = options.worker_count()
+        backend = plan.recipe.backend(plan.listing, workers)
+        receipts = write_shards(tasks, backend, workers, on_progress)
+        for receipt in receipts:
+            self._expect_bytes(receipt)
+        for name, data in plan.extras.items():
+            promised = self.manifest.extras.get(name)
+            if promised != (len(data), crc32c_digits(data)):
+                raise self._changed(name)
+        for file in self.bad:
+            name = file.path.relative_to(self.root).as_posix()
+            if file.shard is not None:
+                publish(self.staging / name, self._free(file.path))
+                sync_directory(file.path.parent)
+            elif name in plan.extras:
+                self._put(name, plan.extras[name])
+        return report_of(plan, options, self.manifest, ())
+
+    def _expect_bytes(self, receipt: Receipt) -> None:
+        split = self.manifest.splits[receipt.split]
+        for column, (name, nbytes, crc32c) in receipt.files.items():
+            files = split.files[column]
+            if (nbytes, crc32c) != (files.nbytes[receipt.index], files.crc32c[receipt.index]):
+                raise self._changed(name)
+
+    def _changed(self, name: str) -> SourceError:
+        return SourceError(
+            f"{self.source}: gives other bytes for {name} than {self.root} was made with: an item "
+            "was changed, or another version of a library reads it; nothing was put in place; give "
+            "the source as it was, or prepare it again with --overwrite"
+        )
+
+    def _put(self, name: str, data: bytes) -> None:
+        write_atomically(self._free(self.root / name), data, work=self.root / WORK)
+
+    def _free(self, path: Path) -> Path:
+        """Make room for a file: what stands there and is none would not be replaced."""
+        if path.is_dir() and not path.is_symlink():
+            try:
+                path.rmdir()
+            except OSError as error:
+                raise OutputError(
+                    f"{path}: a folder with files in it, where a file belongs; move it"
+                ) from error
+        if not os.path.realpath(path.parent).startswith(os.path.realpath(self.root)):
+            raise OutputError(f"{path.parent}: leads out of {self.root} by a link; remove the link")
+        return path
+
+
+def _options(kind: Any, recorded: Mapping[str, Any], **given: Any) -> Any:
+    """Return options out of their JSON form; lists become tuples.
+
+    What is not recorded changes no byte. Whether all is as it was, the hash of the recipe says.
+    """
+    names = [field.name for field in fields(kind) if field.name in recorded.keys() - given.keys()]
+    try:
+        return kind(**{name: _tuples(recorded[name]) for name in names}, **given)
+    except (TypeError, ValueError) as error:
+        raise OutputError(
+            f"the options in the manifest are not those of this version of prep ({error}); "
+            "prepare the dataset again with --overwrite"
+        ) from error
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(_tuples(item) for item in value) if isinstance(value, list) else value

@@ -1,0 +1,36 @@
+"""Datasets from strangers: some thousands of mutated files; `python -m tests.fuzz` tries more."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from loaders import FormatError, open_table, open_tokens
+from loaders.format.files import crc32c_digits, to_json
+from tests.fuzz import fuzz
+from tests.small_datasets import Made
+
+
+def test_mutated_files_are_refused_or_read_and_nothing_else(tmp_path: Path) -> None:
+    counted = fuzz(1000, 7, tmp_path)
+    assert counted.total() == 1000
+    assert counted["FormatError"] > 300
+    assert counted["read"] > 50  # mutations that are none, or that mean something else
+
+
+@pytest.mark.parametrize("number", [-1, 1 << 16, 1 << 40, 1 << 70])
+@pytest.mark.parametrize("name", ["pad_id", "eos_id"])
+def test_an_id_that_the_stored_type_cannot_hold_is_refused(
+    name: str, number: int, made: Made, tmp_path: Path
+) -> None:
+    """Found by the mutations: NumPy's OverflowError came out of a batch."""
+    for kind in ("table", "tokens"):
+        out = Path(shutil.copytree(made(kind, "tensor")[1], tmp_path / kind))
+        manifest = json.loads((out / "manifest.json").read_bytes())
+        manifest["recipe"]["tokenizer"].update({"pad_id": None, name: number})
+        del manifest["crc32c"]
+        manifest["crc32c"] = crc32c_digits(to_json(manifest))
+        (out / "manifest.json").write_bytes(to_json(manifest))
+        with pytest.raises(FormatError, match=rf"recipe\.tokenizer\.{name} is {number}, not an"):
+            open_table(out) if kind == "table" else open_tokens(out).padded(8)

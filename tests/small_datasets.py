@@ -1,0 +1,108 @@
+"""Small datasets of every modality and container, each made by one command out of one source."""
+
+import random
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from tests.synthetic import write_image_tree
+from tests.token_commands import call, write_jsonl
+from tests.tokenizers_made import LINES, make_bpe
+
+Write = Callable[[Path], Path]
+"""Writes a source and what else the command takes into a folder, and returns the source."""
+
+Made = Callable[[str, str], tuple[Path, Path]]
+"""Kind and container -> a source and the dataset made of it; to be copied, not changed."""
+
+
+def _write_photos(folder: Path) -> Path:
+    write_image_tree(folder / "photos", ["ant", "bee"], 5, splits=["train", "validation"])
+    (folder / "photos/train/ant/broken.jpg").write_bytes(b"\xff\xd8\xff\xe0 and no more")
+    return folder / "photos"
+
+
+def _write_texts(folder: Path) -> Path:
+    make_bpe(folder / "tokenizer")
+    for part in range(6):
+        texts = [LINES[(part + n) % len(LINES)] * (1 + n % 3) for n in range(20)]
+        write_jsonl(folder / f"texts/{part}.jsonl", texts, tag=[f"{part}.{n}" for n in range(20)])
+    damaged = folder / "texts/2.jsonl"
+    damaged.write_bytes(damaged.read_bytes() + b'{"text": \xff}\n')
+    return folder / "texts"
+
+
+def _write_table(folder: Path) -> Path:
+    make_bpe(folder / "tokenizer")
+    rows = ["id,colour,size,note,y"]
+    rows += [
+        f"{n},{['red', 'green', 'blue'][n % 3]},{n / 7},line {n % 5},{n % 2}" for n in range(300)
+    ]
+    (folder / "table").mkdir()
+    (folder / "table/rows.csv").write_text("\n".join([*rows, "too,few"]) + "\n")
+    return folder / "table"
+
+
+KINDS: Mapping[str, tuple[Write, tuple[str, ...]]] = {
+    "images": (_write_photos, ("images", "--sizes", "24", "32x16", "--shard-size", "20kB")),
+    "tokens": (
+        _write_texts,
+        ("tokens", "--engine", "transformers", "--shard-size", "3kB", "--metadata-keys", "tag",
+         "--validation", "0.3"),
+    ),
+    "shuffled tokens": (
+        _write_texts,
+        ("tokens", "--engine", "transformers", "--shard-size", "3kB", "--layout", "packed",
+         "--length", "64", "--shuffle-documents", "3", "--dedup", "exact"),
+    ),
+    "table": (
+        _write_table,
+        ("table", "--target", "y", "--validation", "0.3", "--shuffle", "5", "--shard-size", "2kB",
+         "--text", "note"),
+    ),
+}  # fmt: skip
+"""Name -> what writes the source, and the command for it without its paths."""
+
+
+def write_source(kind: str, folder: Path) -> Path:
+    """Write the source of a kind of dataset into a folder."""
+    return KINDS[kind][0](folder)
+
+
+def prepare(kind: str, container: str, source: Path, out: Path, *more: str) -> None:
+    """Prepare a dataset: the same bytes whenever it is called, unless `more` says otherwise.
+
+    Raises:
+        AssertionError: The command fails.
+    """
+    words = [*KINDS[kind][1], "--format", container, "--max-skipped", "9", *more]
+    if kind != "images":
+        words += ["--tokenizer", str(source.parent / "tokenizer")]
+    result = call(words[0], source, out, *words[1:])
+    assert result.exit_code == 0, result.stderr
+
+
+def damage(path: Path, random_: random.Random) -> str:
+    """Damage a file in one of the ways that a copy or a disk does; return which."""
+    data = path.read_bytes()
+    ways = ["missing", "longer", *(["flipped", "shorter", "zeros"] if data.strip(b"\0") else [])]
+    way = random_.choice(ways)
+    if way == "missing":
+        path.unlink()
+    elif way == "longer":
+        path.write_bytes(data + bytes(random_.randrange(1, 600)))
+    elif way == "shorter":
+        path.write_bytes(data[: random_.randrange(len(data))])
+    elif way == "zeros":
+        path.write_bytes(bytes(len(data)))
+    else:
+        flip_bit(path, random_.randrange(8 * len(data)))
+    return way
+
+
+def flip_bit(path: Path, bit: int) -> None:
+    """Turn one bit of a file over."""
+    with path.open("r+b") as file:
+        file.seek(bit // 8)
+        (before,) = file.read(1)
+        file.seek(bit // 8)
+        file.write(bytes([before ^ 1 << bit % 8]))

@@ -1,0 +1,122 @@
+"""Files that are not as the manifest says: found when a dataset is opened, or first touched."""
+
+import pickle  # noqa: TID251 - as torch sends a dataset to its workers
+import random
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from loaders import ChecksumError, FormatError, MissingShardError, open_dataset, open_table
+from loaders import open_tokens as open_token_dataset
+from loaders.format.promised import promised_files
+from loaders.format.spec import read_manifest
+from tests.small_datasets import KINDS, Made, flip_bit
+
+CONTAINERS = ["tensor", "zarr"]
+
+
+def open_any(kind: str, path: Path, split: str = "train", *, verify: bool = False) -> Any:
+    """Open a dataset as samples that show every stored field."""
+    if kind == "images":
+        return open_dataset(path, split=split, size=24, verify=verify)
+    if kind == "table":
+        return open_table(path, split, verify=verify)
+    data = open_token_dataset(path, split, verify=verify)
+    return data.packed() if kind.startswith("shuffled") else data.documents()
+
+
+def touched(kind: str, path: Path, split: str = "train") -> list[Path]:
+    """Return the files of a split that reading all of its samples touches."""
+    unseen = "image_32x16" if kind == "images" else "nothing"
+    files = promised_files(path, read_manifest(path), split)
+    return [file.path for file in files if file.shard and unseen not in str(file.path)]
+
+
+@pytest.mark.parametrize("container", CONTAINERS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_cut_and_every_longer_file_is_found_when_a_dataset_is_opened(
+    kind: str, container: str, made: Made, tmp_path: Path
+) -> None:
+    out = Path(shutil.copytree(made(kind, container)[1], tmp_path / "out"))
+    random_ = random.Random(kind)
+    files = list(promised_files(out, read_manifest(out), "train"))
+    assert len(files) > 6
+    for file in files:
+        data = file.path.read_bytes()
+        lengths = {0, len(data) - 1, random_.randrange(len(data))} if data else set()
+        for changed in (*(data[:length] for length in lengths), data + b"\0", data + data + b"x"):
+            file.path.write_bytes(changed)
+            with pytest.raises(FormatError, match=r"bytes, manifest says|JSON|CRC-32C") as caught:
+                open_any(kind, out)
+            assert str(file.path) in str(caught.value)
+        file.path.unlink()
+        with pytest.raises(MissingShardError, match=r"missing; copy it again|not found"):
+            open_any(kind, out)
+        file.path.write_bytes(data)
+    open_any(kind, out)
+
+
+@pytest.mark.parametrize("container", CONTAINERS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_flipped_bit_is_an_error_on_first_touch_when_checksums_are_compared(
+    kind: str, container: str, made: Made, tmp_path: Path
+) -> None:
+    out = Path(shutil.copytree(made(kind, container)[1], tmp_path / "out"))
+    random_ = random.Random(kind)
+    for path in touched(kind, out):
+        size = path.stat().st_size
+        if size == 0:
+            continue
+        bit = random_.randrange(8 * size)
+        flip_bit(path, bit)
+        ds = open_any(kind, out, verify=True)
+        with pytest.raises(ChecksumError, match=r"CRC-32C \w+, manifest says .*prep repair"):
+            [ds[index] for index in range(len(ds))]
+        again = pickle.loads(pickle.dumps(ds))
+        with pytest.raises(ChecksumError):
+            [again[index] for index in range(len(ds))]
+        flip_bit(path, bit)
+        for verify in (False, True):
+            ds = open_any(kind, out, verify=verify)
+            assert [ds[index] for index in range(len(ds))]
+
+
+@pytest.mark.parametrize("container", CONTAINERS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_outside_the_folder_is_read_through_a_link(
+    kind: str, container: str, made: Made, tmp_path: Path
+) -> None:
+    out = Path(shutil.copytree(made(kind, container)[1], tmp_path / "out"))
+    (tmp_path / "elsewhere").mkdir()
+    for path in (*touched(kind, out), out / "manifest.json"):
+        if path.stat().st_size == 0:
+            continue
+        other = tmp_path / "elsewhere/file"
+        shutil.move(path, other)
+        path.symlink_to(other)
+        with pytest.raises(FormatError, match="a link leads out of the dataset"):
+            [
+                sample
+                for ds in [open_any(kind, out)]
+                for sample in map(ds.__getitem__, range(len(ds)))
+            ]
+        path.unlink()
+        shutil.move(other, path)
+    shutil.move(out / "train", tmp_path / "elsewhere/train")
+    (out / "train").symlink_to(tmp_path / "elsewhere/train")
+    with pytest.raises(FormatError, match="a link leads out of the dataset"):
+        open_any(kind, out)[0]
+
+
+def test_a_dataset_behind_a_link_and_links_within_it_are_read(made: Made, tmp_path: Path) -> None:
+    out = Path(shutil.copytree(made("images", "tensor")[1], tmp_path / "out"))
+    shard = touched("images", out)[0]
+    (out / "kept").mkdir()
+    shutil.move(shard, out / "kept/shard")
+    shard.symlink_to("../kept/shard")
+    (tmp_path / "link").symlink_to(out)
+    there, here = open_any("images", tmp_path / "link"), open_any("images", out)
+    assert np.array_equal(there[0]["image"], here[0]["image"])

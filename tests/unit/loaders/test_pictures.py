@@ -1,0 +1,158 @@
+"""Pictures that differ in size: lists, or one padded tensor; and where their parts came from."""
+
+import pickle  # noqa: TID251 - what worker processes do
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from PIL import Image  # noqa: TID253 - a test may load what it compares with
+from torch.utils.data import DataLoader
+
+from loaders import (
+    FormatError,
+    Loader,
+    Mix,
+    SelectionError,
+    boxes_to_original,
+    boxes_to_stored,
+    open_dataset,
+)
+from preprocess import ImageOptions, RunOptions, check_dataset, images_to_shards
+from preprocess.images.resize import FITS, Fit, fit_geometry
+
+SHAPES = [(40, 30), (30, 40), (64, 16), (20, 20), (9, 12), (33, 47)]
+
+
+@pytest.fixture(params=["tensor", "zarr"])
+def stored(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    for number, (width, height) in enumerate(SHAPES):
+        Image.fromarray(pixels(width, height, number)).save(photos / f"{number}.png")
+    options = ImageOptions(sizes=((16, 16), (24, 24)), fit="shortest")
+    run = RunOptions(container=request.param, shard_nbytes=2500)
+    images_to_shards(photos, tmp_path / "out", options, run)
+    return tmp_path / "out"
+
+
+def pixels(width: int, height: int, seed: int) -> NDArray[np.uint8]:
+    return np.random.default_rng(seed).integers(0, 256, (height, width, 3), np.uint8)
+
+
+def expected(number: int, side: int) -> NDArray[np.uint8]:
+    image = Image.fromarray(pixels(*SHAPES[number], number))
+    size = fit_geometry(*image.size, (side, side), "shortest").size
+    return np.asarray(image.resize(size, Image.Resampling.BICUBIC))
+
+
+@pytest.mark.parametrize("side", [16, 24])
+def test_pictures_of_different_sizes_come_as_a_list(stored: Path, side: int) -> None:
+    ds = open_dataset(stored, size=side)
+    assert len(ds.manifest.splits["train"].counts) > 1
+    assert ds.manifest.version == 4
+    batch = ds.__getitems__([5, 0, 2, 0])
+    for place, number in enumerate([5, 0, 2, 0]):
+        want = expected(number, side)
+        for found in (batch["image"][place], ds[number]["image"]):
+            assert found.dtype == torch.uint8
+            assert np.abs(found.permute(1, 2, 0).numpy().astype(int) - want).max() <= 1
+        assert batch["transform"][place].tolist()[:2] == list(SHAPES[number])
+    assert not check_dataset(stored, full=True).problems
+
+
+def test_padded_pictures_say_which_pixels_count(stored: Path) -> None:
+    lists, padded = open_dataset(stored, size=16), open_dataset(stored, size=16, padded=True)
+    order = [4, 1, 2]
+    images, batch = lists.__getitems__(order)["image"], padded.__getitems__(order)
+    height = max(image.shape[1] for image in images)
+    width = max(image.shape[2] for image in images)
+    assert batch["image"].shape == (3, 3, height, width)
+    assert batch["image"].is_contiguous(memory_format=torch.channels_last)
+    for image, filled, valid in zip(images, batch["image"], batch["image_valid"], strict=True):
+        known = torch.zeros(height, width, dtype=torch.bool)
+        known[: image.shape[1], : image.shape[2]] = True
+        assert torch.equal(valid, known)
+        assert torch.equal(filled[:, : image.shape[1], : image.shape[2]], image)
+        assert filled.sum() == image.sum()
+
+
+def test_loaders_workers_and_pickles_give_the_same(stored: Path) -> None:
+    ds = open_dataset(stored, size=24)
+    again = pickle.loads(pickle.dumps(ds))
+    for loader in (
+        Loader(again, 4, shuffle=False, drop_last=False),
+        DataLoader(ds, batch_size=4, num_workers=1, multiprocessing_context="fork"),
+    ):
+        found = [image for batch in loader for image in batch["image"]]
+        assert len(found) == len(SHAPES)
+        for number, image in enumerate(found):
+            assert torch.equal(image, ds[number]["image"])
+
+
+def test_another_size_shares_everything_else(stored: Path) -> None:
+    ds = open_dataset(stored, size=16, padded=True)
+    other = ds.with_size(24)
+    assert (other.split, other.path) == (ds.split, ds.path)
+    assert min(other[0]["image"].shape[1:]) == 24
+    assert "image_valid" in other[0]
+    chosen = ds.select([3, 1])
+    assert chosen.with_size(24).indices.tolist() == chosen.indices.tolist() == [3, 1]
+
+
+def test_a_size_that_does_not_fit_the_pixels_is_refused(stored: Path) -> None:
+    ds = open_dataset(stored, size=16)
+    name = "transform_16"
+    changed = ds._columns.column(name, 0).copy()
+    changed[0, 8] += 1
+    ds._columns.maps[name, 0] = changed
+    with pytest.raises(FormatError, match=r"image_16\..*sample 0: .* pixels, its size is|image_16"):
+        ds[0]
+
+
+def test_padding_and_mixing_of_what_cannot_be_are_refused(stored: Path, tmp_path: Path) -> None:
+    with pytest.raises(SelectionError, match="cannot be mixed"):
+        Mix({open_dataset(stored, size=16): 1.0})
+    photos = tmp_path / "photos"
+    images_to_shards(photos, tmp_path / "flat", ImageOptions(sizes=((8, 8),)))
+    with pytest.raises(SelectionError, match="padded=True"):
+        open_dataset(tmp_path / "flat", padded=True)
+    assert set(open_dataset(tmp_path / "flat")[0]) == {"image", "key"}
+
+
+@given(
+    width=st.integers(1, 3000),
+    height=st.integers(1, 3000),
+    size=st.tuples(st.integers(1, 900), st.integers(1, 900)),
+    fit=st.sampled_from(FITS),
+    boxes=st.lists(st.tuples(*[st.floats(-50, 4000)] * 4), min_size=1, max_size=4),
+)
+def test_boxes_mapped_there_and_back_are_the_same(
+    width: int,
+    height: int,
+    size: tuple[int, int],
+    fit: Fit,
+    boxes: list[tuple[float, float, float, float]],
+) -> None:
+    if fit in {"shortest", "longest"}:
+        if max(width, height) * size[0] > 16000 * min(width, height):
+            return
+        size = (size[0], size[0])
+    placement = fit_geometry(width, height, size, fit)
+    transform = torch.tensor([width, height, *placement.source, *placement.target])
+    given_boxes = torch.tensor(boxes, dtype=torch.float64)
+    there = boxes_to_stored(given_boxes, transform)
+    torch.testing.assert_close(
+        boxes_to_original(there, transform), given_boxes, atol=1e-6, rtol=1e-9
+    )
+    whole = torch.tensor([placement.source], dtype=torch.float64)
+    filled = torch.tensor([placement.target], dtype=torch.float64)
+    torch.testing.assert_close(boxes_to_stored(whole, transform), filled)
+
+
+def test_a_transform_of_a_batch_is_refused() -> None:
+    with pytest.raises(SelectionError, match="of one sample"):
+        boxes_to_stored(torch.zeros(1, 4), torch.zeros(2, 10, dtype=torch.int64))
