@@ -27,7 +27,7 @@ VALID: Final = "valid"
 _INDEX: Final = "index"
 """Travels to the device where samples are gathered there; no entry of a batch."""
 
-_SLOTS_AHEAD: Final = 4
+_SLOTS_AHEAD: Final = 6
 """Batches for a device that are gathered or ready before they are asked for, beside the next: with
 large pieces it takes several to keep all threads at work."""
 
