@@ -198,7 +198,7 @@ class ShardDataset(SampleDataset):
 
         Args:
             indices: [B] stored indices, in 0..span-1.
-            buffers: View name -> [B, *field.shape] of the stored dtype, for every view.
+            buffers: View name -> [B, *field.shape] of the stored dtype, for the views wanted.
         """
         for shown in self.shown:
             if shown.name not in buffers:

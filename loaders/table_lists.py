@@ -27,6 +27,7 @@ class ListPart:
     columns: SplitColumns
     on_device: bool = True
     fixed: bool = False
+    apart: bool = False
 
     @property
     def name(self) -> str:
