@@ -3,7 +3,6 @@
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,7 +11,6 @@ import torch
 from numpy.typing import NDArray
 
 from loaders.errors import FormatError, SelectionError
-from loaders.field_rows import FieldRows
 from loaders.format.promised import expect_sizes
 from loaders.format.spec import (
     Manifest,
@@ -119,11 +117,7 @@ class ShardDataset(SampleDataset):
             self._spec, size, str(path), self._columns, padded=padded, mask_fill=int(fill)
         )
         self.views: tuple[Part, ...] = tuple(p for shown in self.shown for p in shown.parts())
-        fixed = {v.name: v.field.name for v in self.shown if isinstance(v, View)}
-        self._ragged = [shown for shown in self.shown if not isinstance(shown, View)]
-        self._rows = {
-            n: FieldRows(path, self.manifest, split, f, verify=verify) for n, f in fixed.items()
-        }
+        self._fields = [shown.field.name for shown in self.shown]
         self._show_all(self._spec.count)
 
     def _opening(self) -> tuple[Callable[..., SampleDataset], tuple[Any, ...]]:
@@ -195,7 +189,8 @@ class ShardDataset(SampleDataset):
         if field != CLASS or not labels:
             return super()._codes(field)
         view = labels[0]
-        codes = self._rows[view.name].column(slice(view.field.nbytes), view.field.dtype)
+        rows = self._columns.rows(view.field.name)
+        codes = rows.column(slice(view.field.nbytes), view.field.dtype)
         return codes, {name: number for number, name in enumerate(self.classes)}
 
     def gather_into(self, indices: NDArray[np.int64], buffers: Mapping[str, NDArray[Any]]) -> None:
@@ -205,33 +200,26 @@ class ShardDataset(SampleDataset):
             indices: [B] stored indices, in 0..span-1.
             buffers: View name -> [B, *field.shape] of the stored dtype, for the views wanted.
         """
-        for name, rows in self._rows.items():
-            if name in buffers:
-                out = buffers[name].reshape(-1).view(np.uint8).reshape(-1, rows.row_nbytes)
-                rows.gather_into(indices, out)
-        ragged = [shown for shown in self._ragged if shown.name in buffers]
-        if ragged:
-            places = self._columns.places(indices)
-            for shown in ragged:
-                shown.gather(self._columns, places, buffers)
+        for shown in self.shown:
+            if shown.name not in buffers:
+                continue
+            if isinstance(shown, View):
+                self._columns.rows_into(shown.field.name, indices, buffers[shown.name])
+            else:
+                shown.gather_into(indices, buffers)
 
     def stretches(self, indices: NDArray[np.int64]) -> Iterator[NDArray[Any]]:
         """Yield the parts of maps that a gather of ascending stored indices [B] reads."""
-        fixed = chain.from_iterable(rows.stretches(indices) for rows in self._rows.values())
-        places = self._columns.places(indices) if self._ragged else []
-        ragged = (self._columns.slices(v.field.name, places) for v in self._ragged)
-        return chain(fixed, chain.from_iterable(ragged))
+        return self._columns.stretches(self._fields, indices)
 
     @property
     def stored_nbytes(self) -> int:
         """Bytes of the fields that samples show, those of other sizes left out."""
-        fixed = sum(v.field.nbytes for v in self.shown if isinstance(v, View))
-        return self.span * fixed + self._columns.stored_nbytes(v.field for v in self._ragged)
+        return self._columns.stored_nbytes(self._fields)
 
     def maps(self) -> Iterator[NDArray[Any]]:
         """Open the files of these fields, read-only."""
-        found = chain.from_iterable(rows.maps() for rows in self._rows.values())
-        return chain(found, self._columns.opened(v.field for v in self._ragged))
+        return self._columns.maps(self._fields)
 
     @property
     def made_nbytes(self) -> int:

@@ -7,10 +7,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from loaders.format.columns import open_column
-from loaders.format.containers import CONTAINERS
 from loaders.format.spec import Manifest
-from loaders.joined_map import JoinedMap
+from loaders.stored_column import stored_column
 from loaders.stretches import split_by_shard, stretches
 
 _BUCKETS: Final = 4096
@@ -37,32 +35,19 @@ class FieldRows:
     def __init__(
         self, path: Path, manifest: Manifest, split: str, name: str, *, verify: bool = False
     ) -> None:
-        self._path = path
-        self._manifest = manifest
-        self._split = split
-        self._name = name
-        self._verify = verify
-        spec, container = manifest.splits[split], CONTAINERS[manifest.container]
-        column = next(column for column, _ in spec.columns() if column.name == name)
-        self.row_nbytes = column.nbytes
+        spec = manifest.splits[split]
+        self.row_nbytes = next(field.nbytes for field in spec.fields if field.name == name)
         counts = np.array(spec.counts, np.int64)
         self._ends = np.cumsum(counts, dtype=np.int64)  # [shards]
-        self._starts = self._ends - counts
         count = int(self._ends[-1]) if len(counts) else 0
         # The shard of an index is looked up by its upper bits, then moved on past the ends that
         # lie between: searchsorted took 40 to 110 microseconds for 4,096 indices, this 15.
         self._shift = max(0, count.bit_length() - _BUCKETS.bit_length() + 1)
         firsts = np.arange((count >> self._shift) + 1) << self._shift
         self._first = np.searchsorted(self._ends, firsts, side="right")
-        self._maps: dict[int, NDArray[np.uint8]] = {}
-        self._filled = int(np.count_nonzero(counts))
-        self._joined: JoinedMap | None = None
-        if count:
-            largest = max(container.shard_nbytes(column, n, spec.capacity) for n in {*spec.counts})
-            self._joined = JoinedMap(self.row_nbytes, largest, len(counts), f"{path}: {split}")
-            self._moved = np.arange(len(counts)) * self._joined.step - self._starts
-            whole = int(self._moved[-1]) + count
-            self._all = self._joined.rows(len(container.prefix(column, 0)), whole)
+        self._column = stored_column(path, manifest, split, name, verify=verify)
+        self._moved = self._column.firsts - (self._ends - counts)
+        self._all = self._as_bytes(self._column.whole)
 
     def gather_into(self, indices: NDArray[np.int64], out: NDArray[np.uint8]) -> None:
         """Copy rows.
@@ -80,19 +65,16 @@ class FieldRows:
         rows = indices
         if len(self._ends) > 1:
             shards = self._shards(indices)
-            if len(self._maps) < self._filled:
-                for shard in np.flatnonzero(np.bincount(shards)).tolist():
-                    self._map(shard)
+            self._column.touch(shards)
             rows = indices + self._moved.take(shards)
-        elif not self._maps:
-            self._map(0)
+        else:
+            self._column.map(0)
         # The default mode="raise" copies through a hidden buffer at half the speed.
         self._all.take(rows, axis=0, out=out, mode="clip")
 
     def maps(self) -> Iterator[NDArray[np.uint8]]:
         """Open all shards that hold rows: [count, row_nbytes] each, read-only."""
-        for shard in np.flatnonzero(self._ends > self._starts).tolist():
-            yield self._map(shard)
+        return map(self._as_bytes, self._column.maps())
 
     def _shards(self, indices: NDArray[np.int64]) -> NDArray[Any]:
         if len(self._ends) <= _FEW:
@@ -113,22 +95,14 @@ class FieldRows:
             dtype: Of the value.
         """
         little = np.dtype(dtype).newbyteorder("<")
-        shards = np.flatnonzero(self._ends > self._starts).tolist()
-        found = [np.ascontiguousarray(self._map(s)[:, place]).view(little)[:, 0] for s in shards]
+        found = [np.ascontiguousarray(m[:, place]).view(little)[:, 0] for m in self.maps()]
         return np.concatenate([np.empty(0, little), *found])
 
     def stretches(self, indices: NDArray[np.int64]) -> Iterator[NDArray[Any]]:
         """Yield the parts of maps in which some rows, ascending, lie."""
         for shard, rows in split_by_shard(indices, self._ends):
-            yield from stretches(self._map(shard), rows, rows + 1)
+            yield from stretches(self._as_bytes(self._column.map(shard)), rows, rows + 1)
 
-    def _map(self, shard: int) -> NDArray[np.uint8]:
-        """Return the map of a shard: [count, row_nbytes], read-only."""
-        found = self._maps.get(shard)
-        if found is None:
-            place = self._joined.place(shard) if self._joined else None
-            where = (self._path, self._manifest, self._split, self._name, shard, place)
-            rows = open_column(*where, verify=self._verify)
-            found = rows.reshape(-1).view(np.uint8).reshape(len(rows), self.row_nbytes)
-            self._maps[shard] = found
-        return found
+    def _as_bytes(self, rows: NDArray[Any]) -> NDArray[np.uint8]:
+        """Return rows as [count, row_nbytes]."""
+        return rows.reshape(-1).view(np.uint8).reshape(len(rows), self.row_nbytes)

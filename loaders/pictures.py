@@ -9,8 +9,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from loaders.format.fields import FieldSpec
-from loaders.split_columns import Places, SplitColumns, concatenate_into
+from loaders.format.fields import TRANSFORM, FieldSpec
+from loaders.split_columns import SplitColumns
 
 _RIGHT, _BOTTOM = 8, 9  # of the box that a whole picture fills, in its transform: its size
 COUNTS: Final = "_counts"
@@ -49,7 +49,7 @@ class RaggedField:
     Attributes:
         name: Its key in samples and batches.
         field: The stored field.
-        columns: Where it lies, to know how much of it a batch takes.
+        columns: Where it lies.
         transform: Name of the field that says each picture's size; None for rows.
         padded: Give one tensor, filled up, and a mask, in place of a list.
         fill: What it is filled up with.
@@ -80,30 +80,32 @@ class RaggedField:
         return values, counts
 
     def _values_shape(self, indices: NDArray[np.int64]) -> tuple[int, ...]:
-        lengths = self.columns.lengths(self.field.name, self.columns.places(indices))
+        lengths = self.columns.lengths(self.field.name, indices)
         return (int(lengths.sum()), *self.field.shape)
 
-    def gather(
-        self, columns: SplitColumns, places: Places, buffers: Mapping[str, NDArray[Any]]
-    ) -> None:
+    def gather_into(self, indices: NDArray[np.int64], buffers: Mapping[str, NDArray[Any]]) -> None:
         """Copy the values of the samples back to back, and their sizes.
+
+        Args:
+            indices: [B] stored indices.
+            buffers: An array for each of `parts`.
 
         Raises:
             FormatError: A picture has not as many pixels as its size says.
         """
-        pieces = columns.slices(self.field.name, places)
-        concatenate_into([piece.reshape(-1) for piece in pieces], buffers[self.name])
-        lengths = np.array([len(piece) for piece in pieces], np.int64)
+        lengths = self.columns.values_into(self.field.name, indices, buffers[self.name])
         sizes = buffers[self.name + COUNTS]
         if self.transform is None:
             sizes[:, 0] = lengths
             return
-        transforms = columns.rows(self.transform, places)
-        for place, size, transform, length in zip(places, sizes, transforms, lengths, strict=True):
-            size[:] = transform[_BOTTOM], transform[_RIGHT]
-            if size[0] * size[1] != length:
-                what = f"{length} pixels, its size is {size[1]} x {size[0]}"
-                raise columns.broken(self.field.name, place, what)
+        transforms = np.empty((len(indices), TRANSFORM), np.uint32)
+        self.columns.rows_into(self.transform, indices, transforms)
+        sizes[:] = transforms[:, [_BOTTOM, _RIGHT]]
+        wrong = np.flatnonzero(sizes[:, 0] * sizes[:, 1] != lengths)
+        if len(wrong):
+            bad = int(wrong[0])
+            what = f"{lengths[bad]} pixels, its size is {sizes[bad, 1]} x {sizes[bad, 0]}"
+            raise self.columns.broken(self.field.name, int(indices[bad]), what)
 
     def shown(self, rows: Mapping[str, Tensor]) -> dict[str, Any]:
         """Return a list of a tensor a sample, or one padded tensor and which of it counts."""

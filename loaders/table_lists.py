@@ -10,108 +10,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from loaders.format.columns import open_column
 from loaders.format.fields import FieldSpec
-from loaders.format.ragged import filled_up, ranges
+from loaders.format.ragged import filled_up
 from loaders.format.spec import Manifest
 from loaders.format.table_schema import ColumnSpec, TableSchema
-from loaders.stretches import split_by_shard, stretches
+from loaders.split_columns import SplitColumns
 from loaders.table_views import Codes, Entry, item_entry
 from loaders.views import Part, Take, fresh
-
-
-class ListRows:
-    """Copies the lists of one field out of any shards; maps are opened when first touched.
-
-    Args:
-        path: The dataset's folder.
-        manifest: Its description.
-        split: The split's name.
-        field: Of the lists.
-        verify: Compare checksums when shards are first touched.
-    """
-
-    def __init__(
-        self, path: Path, manifest: Manifest, split: str, field: FieldSpec, *, verify: bool = False
-    ) -> None:
-        self._path = path
-        self._manifest = manifest
-        self._split = split
-        self._field = field
-        self._verify = verify
-        counts = np.array(manifest.splits[split].counts, np.int64)
-        self._values = manifest.splits[split].values[field.name]
-        self._ends = np.cumsum(counts, dtype=np.int64)
-        self._starts = self._ends - counts
-        self._maps: dict[int, tuple[NDArray[np.int64], NDArray[Any]]] = {}
-
-    @property
-    def stored_nbytes(self) -> int:
-        """Bytes of the lists, and of where they begin."""
-        # Of each sample, and where the last list of a shard ends.
-        offsets = int(self._ends[-1]) if len(self._ends) else 0
-        offsets += int(np.count_nonzero(self._ends > self._starts))
-        return 8 * offsets + sum(self._values) * self._field.numpy_dtype.itemsize
-
-    def maps(self) -> Iterator[NDArray[Any]]:
-        """Open all shards that hold samples."""
-        for shard in np.flatnonzero(self._ends > self._starts).tolist():
-            yield from self._map(shard)
-
-    def stretches(self, indices: NDArray[np.int64]) -> Iterator[NDArray[Any]]:
-        """Yield the parts of maps in which the lists of some samples, ascending, lie."""
-        for shard, rows in split_by_shard(indices, self._ends):
-            offsets, values = self._map(shard)
-            yield from stretches(values, offsets[rows], offsets[rows + 1])
-
-    def lengths(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return how many values each list has: [B] int64.
-
-        Raises:
-            MissingShardError: A shard is not there.
-            FormatError: It is not what the manifest promises.
-        """
-        counts = np.zeros(len(indices), np.int64)
-        for mine, rows, (offsets, _) in self._shards(indices):
-            counts[mine] = offsets[rows + 1] - offsets[rows]
-        return counts
-
-    def gather_into(self, indices: NDArray[np.int64], out: NDArray[Any]) -> None:
-        """Copy each list to the start of its row; the rest of the row stays as it is.
-
-        Args:
-            indices: [B] integers in 0..samples-1.
-            out: [B, L] of the field's dtype, C-contiguous, as wide as the longest list.
-
-        Raises:
-            MissingShardError: A shard is not there.
-            FormatError: It is not what the manifest promises.
-        """
-        flat, width = out.reshape(-1), out.shape[1]
-        for mine, rows, (offsets, values) in self._shards(indices):
-            starts = offsets[rows]
-            counts = offsets[rows + 1] - starts
-            flat[ranges(mine * width, counts)] = values[ranges(starts, counts)]
-
-    def _shards(
-        self, indices: NDArray[np.int64]
-    ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], tuple[NDArray[Any], NDArray[Any]]]]:
-        """Yield, shard by shard, which of the indices lie there, in which rows, and its maps."""
-        shards = np.searchsorted(self._ends, indices, side="right")
-        for shard in np.unique(shards).tolist():
-            mine = np.flatnonzero(shards == shard)
-            yield mine, indices[mine] - self._starts[shard], self._map(shard)
-
-    def _map(self, shard: int) -> tuple[NDArray[Any], NDArray[Any]]:
-        found = self._maps.get(shard)
-        if found is None:
-            name, where = self._field.name, (self._path, self._manifest, self._split)
-            offsets = open_column(*where, f"{name}_offsets", shard, verify=self._verify)
-            values = np.empty(0, self._field.numpy_dtype)
-            if self._values[shard]:
-                values = open_column(*where, name, shard, verify=self._verify)
-            found = self._maps[shard] = offsets, values
-        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +24,7 @@ class ListPart:
     """The lists of one column in a batch, as bytes: [B, L, bytes of a value]."""
 
     field: FieldSpec
-    rows: ListRows
+    columns: SplitColumns
     on_device: bool = True
     fixed: bool = False
     apart: bool = False
@@ -131,7 +36,7 @@ class ListPart:
 
     def layout(self, indices: NDArray[np.int64]) -> tuple[tuple[int, ...], np.dtype[Any]]:
         """Return shape and dtype of the array for the samples [B] of a batch."""
-        longest = int(self.rows.lengths(indices).max(initial=0))
+        longest = int(self.columns.lengths(self.name, indices).max(initial=0))
         return (len(indices), longest, self.field.numpy_dtype.itemsize), np.dtype(np.uint8)
 
 
@@ -174,40 +79,41 @@ class TableLists:
 
     Attributes:
         entries: One a column.
-        rows: Where the lists of each are.
+        columns: Where the lists are.
     """
 
     entries: tuple[ListEntry, ...]
-    rows: tuple[ListRows, ...]
+    columns: SplitColumns
+
+    @property
+    def _names(self) -> tuple[str, ...]:
+        return tuple(entry.field.name for entry in self.entries)
 
     @property
     def stored_nbytes(self) -> int:
         """Bytes of their files."""
-        return sum(rows.stored_nbytes for rows in self.rows)
+        return self.columns.stored_nbytes(self._names)
 
     def maps(self) -> Iterator[NDArray[Any]]:
         """Open these."""
-        for rows in self.rows:
-            yield from rows.maps()
+        return self.columns.maps(self._names)
 
     def stretches(self, indices: NDArray[np.int64]) -> Iterator[NDArray[Any]]:
         """Yield the parts of maps in which they lie, of ascending stored indices [B]."""
-        for rows in self.rows:
-            yield from rows.stretches(indices)
+        return self.columns.stretches(self._names, indices)
 
     def parts(self) -> tuple[Part, ...]:
         """Return the arrays of a batch."""
-        pairs = zip(self.entries, self.rows, strict=True)
-        return tuple(ListPart(entry.field, rows) for entry, rows in pairs)
+        return tuple(ListPart(entry.field, self.columns) for entry in self.entries)
 
     def gather_into(self, indices: NDArray[np.int64], buffers: Mapping[str, NDArray[Any]]) -> None:
         """Fill them."""
-        for entry, rows in zip(self.entries, self.rows, strict=True):
+        for entry in self.entries:
             buffer = buffers[entry.field.name]
-            out = buffer.view(entry.field.numpy_dtype)[..., 0] if buffer.size else None
-            if out is not None:
+            if buffer.size:
+                out = buffer.view(entry.field.numpy_dtype)[..., 0]
                 out[...] = np.nan if out.dtype.kind == "f" else 0
-                rows.gather_into(indices, out)
+                self.columns.lists_into(entry.field.name, indices, out)
 
     def show(
         self, rows: Mapping[str, Tensor], shown: Mapping[str, Tensor], take: Take
@@ -244,5 +150,4 @@ def open_lists(
     path: Path, split: str, manifest: Manifest, entries: Sequence[ListEntry], *, verify: bool
 ) -> TableLists:
     """Open the ragged lists of a split."""
-    rows = tuple(ListRows(path, manifest, split, entry.field, verify=verify) for entry in entries)
-    return TableLists(tuple(entries), rows)
+    return TableLists(tuple(entries), SplitColumns(path, split, manifest, verify=verify))

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from loaders.stretches import split_by_shard, stretches
-from loaders.token_store import TOKENS, TokenStore, concatenate_into
+from loaders.token_store import TOKENS, TokenStore
 from loaders.token_views import TokenPart, count_of, first_of, widen
 from loaders.views import Part, Take
 
@@ -68,7 +68,7 @@ class Blocks:
         shards = np.searchsorted(ends, starts, side="right")
         firsts = starts - np.concatenate(([0], ends))[shards]
         within = list(zip(shards.tolist(), firsts.tolist(), strict=True))
-        maps = {shard: self.store.column(TOKENS, shard) for shard in set(shards.tolist())}
+        maps = {shard: self.store.columns.map(TOKENS, shard) for shard in set(shards.tolist())}
         pieces = [maps[shard][first : first + size] for shard, first in within]
         if (starts + size > ends[shards]).any():  # some go on in the next shard, or in none
             pieces = [
@@ -78,7 +78,8 @@ class Blocks:
             ]
         # One call for all: slower alternatives were an index into a view of all windows, shard by
         # shard (1.3 times for four shards), and a loop of assignments (1.1 times).
-        concatenate_into(pieces, buffers[_BLOCK])
+        if pieces:  # NumPy wants at least one
+            np.concatenate(pieces, out=buffers[_BLOCK].reshape(-1))
         if self.tail == "pad":
             total = int(self.store.ends[-1]) if len(self.store.ends) else 0
             np.minimum(total - starts, size, out=buffers[_KNOWN])
@@ -87,7 +88,7 @@ class Blocks:
         """Return what a window takes from the shards after its own, and then of fill."""
         pieces = []
         while missing and shard < len(self.store.ends):
-            piece = self.store.column(TOKENS, shard)[:missing]
+            piece = self.store.columns.map(TOKENS, shard)[:missing]
             pieces.append(piece)
             missing -= len(piece)
             shard += 1
@@ -96,7 +97,7 @@ class Blocks:
     def stretches(self, indices: NDArray[np.int64]) -> Iterator[NDArray[Any]]:
         """Yield the parts of maps in which the windows, ascending, begin."""
         for shard, firsts in split_by_shard(indices * self.stride, self.store.ends):
-            tokens = self.store.column(TOKENS, shard)
+            tokens = self.store.columns.map(TOKENS, shard)
             ends = np.minimum(firsts + self.block_size + 1, len(tokens))
             yield from stretches(tokens, firsts, ends)
 

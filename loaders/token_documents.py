@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from loaders.errors import SelectionError
-from loaders.token_store import TOKENS, TokenStore, concatenate_into
+from loaders.token_store import TOKENS, TokenStore
 from loaders.token_views import Labels, TokenPart, count_of, widen
 from loaders.views import Part, Take
 
@@ -38,7 +38,7 @@ class Documents:
         return (tokens, lengths, *self.labels.parts())
 
     def _total(self, indices: NDArray[np.int64]) -> tuple[int, ...]:
-        total = int(self.store.lengths(TOKENS, indices).sum())
+        total = int(self.store.columns.lengths(TOKENS, indices).sum())
         if total > _MOST:
             raise SelectionError(
                 f"{self.store.path}: {total} tokens in a batch of {len(indices)} documents, "
@@ -48,14 +48,13 @@ class Documents:
 
     def gather_into(self, indices: NDArray[np.int64], buffers: Mapping[str, NDArray[Any]]) -> None:
         """Copy the documents out of the maps."""
-        pieces = self.store.slices(TOKENS, indices)
-        concatenate_into(pieces, buffers[TOKENS])
-        buffers[_LENGTHS][:] = [len(piece) for piece in pieces]
+        columns = self.store.columns
+        buffers[_LENGTHS][:] = columns.values_into(TOKENS, indices, buffers[TOKENS])
         self.labels.gather_into(indices, buffers)
 
     def stretches(self, indices: NDArray[np.int64]) -> Iterator[NDArray[Any]]:
         """Yield the parts of maps in which the documents, ascending, lie."""
-        return self.store.stretches((TOKENS, *self.labels.names), indices)
+        return self.store.columns.stretches((TOKENS, *self.labels.names), indices)
 
     @property
     def made_nbytes(self) -> int:

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from loaders.token_store import DOCUMENT_LENGTHS, TOKENS, TokenStore, concatenate_into
+from loaders.token_store import DOCUMENT_LENGTHS, TOKENS, TokenStore
 from loaders.token_views import Labels, TokenPart, widen
 from loaders.views import Part, Take
 
@@ -52,16 +52,19 @@ class Packed:
         A document's number counts from 0 in its row. What is left of a row is a segment too, so
         the lengths of a row add up to its width. Documents without tokens are no segment.
         """
-        pieces = self.store.slices(DOCUMENT_LENGTHS, indices)
-        counts = np.array([len(piece) for piece in pieces], np.int64)  # [B]
-        lengths = np.concatenate([np.empty(0, np.int64), *pieces])
+        columns = self.store.columns
+        counts = columns.lengths(DOCUMENT_LENGTHS, indices)  # [B]
+        stored = np.empty(int(counts.sum()), self.store.fields[DOCUMENT_LENGTHS].numpy_dtype)
+        columns.values_into(DOCUMENT_LENGTHS, indices, stored)
+        lengths = stored.astype(np.int64)
         row_ends = np.cumsum(counts)
         sums = np.concatenate(([0], np.cumsum(lengths)))
         left = self.store.width - np.diff(sums[row_ends], prepend=0)  # [B]
         if left.min(initial=0) < 0:
             bad = int(np.argmin(left))
-            what = f"documents of {pieces[bad].tolist()} tokens in a row of {self.store.width}"
-            raise self.store.broken(DOCUMENT_LENGTHS, int(indices[bad]), what)
+            wrong = lengths[row_ends[bad] - counts[bad] : row_ends[bad]].tolist()
+            what = f"documents of {wrong} tokens in a row of {self.store.width}"
+            raise columns.broken(DOCUMENT_LENGTHS, int(indices[bad]), what)
         numbers = np.arange(len(lengths)) - np.repeat(row_ends - counts, counts)
         lengths = np.insert(lengths, row_ends, left)
         numbers = np.insert(numbers, row_ends, PADDING)
@@ -69,7 +72,7 @@ class Packed:
 
     def gather_into(self, indices: NDArray[np.int64], buffers: Mapping[str, NDArray[Any]]) -> None:
         """Copy the rows out of the maps and say where their documents end."""
-        concatenate_into(self.store.rows(TOKENS, indices), buffers[TOKENS])
+        self.store.columns.rows_into(TOKENS, indices, buffers[TOKENS])
         lengths, numbers = self._segments(indices)
         buffers[_ENDS][0] = 0
         np.cumsum(lengths, out=buffers[_ENDS][1:])
@@ -80,7 +83,7 @@ class Packed:
     def stretches(self, indices: NDArray[np.int64]) -> Iterator[NDArray[Any]]:
         """Yield the parts of maps in which the rows, ascending, lie."""
         names = (TOKENS, DOCUMENT_LENGTHS, *self.labels.names)
-        return self.store.stretches(names, indices)
+        return self.store.columns.stretches(names, indices)
 
     @property
     def made_nbytes(self) -> int:

@@ -109,34 +109,44 @@ class Padded:
 
     def _lengths(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
         if self.store.layout != "fixed":
-            return self.store.lengths(TOKENS, indices)
-        lengths = np.array(self.store.rows(LENGTH, indices), np.int64).reshape(-1)
+            return self.store.columns.lengths(TOKENS, indices)
+        lengths = self._numbers(LENGTH, indices)
         if lengths.max(initial=0) > self.store.width:
             bad = int(np.argmax(lengths))
             what = f"{lengths[bad]} tokens in a row of {self.store.width}"
-            raise self.store.broken(LENGTH, int(indices[bad]), what)
+            raise self.store.columns.broken(LENGTH, int(indices[bad]), what)
         return lengths
+
+    def _numbers(self, name: str, indices: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the number that is stored of each sample."""
+        found = np.empty(len(indices), self.store.fields[name].numpy_dtype)
+        self.store.columns.rows_into(name, indices, found)
+        return found.astype(np.int64)
 
     def gather_into(self, indices: NDArray[np.int64], buffers: Mapping[str, NDArray[Any]]) -> None:
         """Copy the samples out of the maps, each to the start of its row."""
-        rows = buffers[TOKENS]
+        rows, columns = buffers[TOKENS], self.store.columns
         wide = rows.shape[1]
-        fixed = self.store.layout == "fixed"
-        if not fixed:
+        if self.store.layout != "fixed":
             rows.fill(self.fill)
-        pieces = (self.store.rows if fixed else self.store.slices)(TOKENS, indices)
-        for row, piece in zip(rows, pieces, strict=True):
-            row[: len(piece)] = piece[:wide]
-        np.minimum(self._lengths(indices), wide, out=buffers[LENGTH])
+            lengths = columns.lists_into(TOKENS, indices, rows)
+        else:
+            lengths = self._lengths(indices)
+            whole = rows
+            if wide < self.store.width:
+                whole = np.empty((len(rows), self.store.width), rows.dtype)
+            columns.rows_into(TOKENS, indices, whole)
+            if whole is not rows:
+                rows[...] = whole[:, :wide]
+        np.minimum(lengths, wide, out=buffers[LENGTH])
         if self._paired:
-            found = self.store.rows(PAIR_START, indices)
-            buffers[PAIR_START][:] = np.array(found, np.int64).reshape(-1)
+            buffers[PAIR_START][:] = self._numbers(PAIR_START, indices)
         self.labels.gather_into(indices, buffers)
 
     def stretches(self, indices: NDArray[np.int64]) -> Iterator[NDArray[Any]]:
         """Yield the parts of maps in which the samples, ascending, lie."""
         numbers = (name for name in (LENGTH, PAIR_START) if name in self.store.fields)
-        return self.store.stretches((TOKENS, *numbers, *self.labels.names), indices)
+        return self.store.columns.stretches((TOKENS, *numbers, *self.labels.names), indices)
 
     @property
     def made_nbytes(self) -> int:
@@ -184,22 +194,23 @@ class Chat:
     def gather_into(self, indices: NDArray[np.int64], buffers: Mapping[str, NDArray[Any]]) -> None:
         """Copy tokens, and unpack the bits of the loss mask."""
         self.padded.gather_into(indices, buffers)
-        lengths = self.store.lengths(TOKENS, indices).tolist()
+        columns = self.store.columns
+        lengths = columns.lengths(TOKENS, indices).tolist()
         learned = buffers[LOSS_MASK]
         learned.fill(0)
         wide = learned.shape[1]
-        packed = self.store.slices(LOSS_MASK, indices)
+        packed = columns.slices(LOSS_MASK, indices)
         for place, (bits, length) in enumerate(zip(packed, lengths, strict=True)):
             if len(bits) != -(-length // 8):
                 what = f"{len(bits)} bytes of loss mask for {length} tokens"
-                raise self.store.broken(LOSS_MASK, int(indices[place]), what)
+                raise columns.broken(LOSS_MASK, int(indices[place]), what)
             kept = min(length, wide)
             learned[place, :kept] = np.unpackbits(bits, count=kept, bitorder="little")
 
     def stretches(self, indices: NDArray[np.int64]) -> Iterator[NDArray[Any]]:
         """Yield the parts of maps in which the conversations, ascending, lie."""
         yield from self.padded.stretches(indices)
-        yield from self.store.stretches((LOSS_MASK,), indices)
+        yield from self.store.columns.stretches((LOSS_MASK,), indices)
 
     @property
     def made_nbytes(self) -> int:

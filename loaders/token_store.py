@@ -1,7 +1,7 @@
-"""One split of a tokens dataset as maps: which layout it has, and the values of each sample."""
+"""One split of a tokens dataset: which layout it has, and what its manifest says of its ids."""
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -9,11 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loaders.errors import FormatError, SelectionError
-from loaders.format.columns import open_column
-from loaders.format.containers import CONTAINERS
 from loaders.format.promised import expect_sizes
 from loaders.format.spec import Manifest, read_manifest
-from loaders.stretches import split_by_shard, stretches
+from loaders.split_columns import SplitColumns
 from loaders.token_files import TokenFile, described
 
 if TYPE_CHECKING:
@@ -39,7 +37,7 @@ _LAYOUTS: Final[Mapping[str, Layout]] = {
 
 
 class TokenStore:
-    """Where the values of every sample of a split lie; maps are opened when first touched.
+    """Stored tokens and what belongs to them; maps are opened when first touched.
 
     Pickles as its path and split, or as the call that opened the file. Maps are read-only and safe
     across fork.
@@ -56,7 +54,8 @@ class TokenStore:
         split: The split's name.
         manifest: The dataset's description.
         layout: How documents became samples.
-        fields: The stored fields by name.
+        fields: The stored fields by name; of a table its texts alone.
+        columns: Where they lie.
         dtype: Of the stored tokens.
         ends: [shards] int64, where the tokens of each shard end in the stream of the split; empty
             where rows of one length are stored.
@@ -109,21 +108,14 @@ class TokenStore:
             raise FormatError(f"{path}: {split} has the fields {[*self.fields]}, of no one layout")
         self.ends: NDArray[np.int64] = np.cumsum(spec.values.get(name, ()), dtype=np.int64)
         self._spec = spec
-        self._container = CONTAINERS[self.manifest.container]
-        columns = {column.name: (column, rows) for column, rows in spec.columns()}
-        self._columns = {
-            shown + column.name.removeprefix(field.name): columns[column.name]
-            for shown, field in self.fields.items()
-            for column in field.columns()
-        }
-        self._row_ends = np.cumsum(spec.counts, dtype=np.int64)  # [shards]
-        self._row_starts = np.concatenate(([0], self._row_ends))
-        self._maps: dict[tuple[str, int], NDArray[Any]] = {}
+        given = {}
         if file is None:
             expect_sizes(path, self.manifest, split)
         else:
-            self._maps[TOKENS, 0] = file.values
-            self._maps[f"{TOKENS}_offsets", 0] = file.offsets.view("<i8")
+            given = {TOKENS: file.values, f"{TOKENS}_offsets": file.offsets.view("<i8")}
+        self.columns = SplitColumns(
+            path, split, self.manifest, verify=verify, given=given, called={TOKENS: name}
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self._file is not None:
@@ -188,83 +180,14 @@ class TokenStore:
                 f"--layout {allowed[0]}"
             )
 
-    def column(self, name: str, shard: int) -> NDArray[Any]:
-        """Return the map of a stored column: [rows, *shape], read-only.
-
-        Raises:
-            MissingShardError: The file is not there.
-            FormatError: It is not what the manifest promises.
-        """
-        found = self._maps.get((name, shard))
-        if found is None:
-            column, counts = self._columns[name]
-            if counts[shard] == 0:
-                found = np.empty((0, *column.shape), column.numpy_dtype)
-            else:
-                place = (self.path, self.manifest, self.split, column.name, shard)
-                found = open_column(*place, verify=self._verify)
-            self._maps[name, shard] = found
-        return found
-
     @property
     def stored_nbytes(self) -> int:
-        """Bytes of all columns."""
-        return sum(sum(rows) * column.nbytes for column, rows in self._columns.values())
+        """Bytes of its fields."""
+        return self.columns.stored_nbytes(self.fields)
 
     def maps(self) -> Iterator[NDArray[Any]]:
-        """Open all columns of all shards."""
-        for name, (_, rows) in self._columns.items():
-            for shard, count in enumerate(rows):
-                if count:
-                    yield self.column(name, shard)
-
-    def places(self, indices: NDArray[np.int64]) -> list[tuple[int, int]]:
-        """Return shard and row of each sample."""
-        shards = np.searchsorted(self._row_ends, indices, side="right")
-        rows = indices - self._row_starts[shards]
-        return list(zip(shards.tolist(), rows.tolist(), strict=True))
-
-    def rows(self, name: str, indices: NDArray[np.int64]) -> list[NDArray[Any]]:
-        """Return, of a field of fixed shape, the stored row of each sample."""
-        places = self.places(indices)
-        maps = {shard: self.column(name, shard) for shard, _ in places}
-        return [maps[shard][row] for shard, row in places]
-
-    def slices(self, name: str, indices: NDArray[np.int64]) -> list[NDArray[Any]]:
-        """Return, of a ragged field, the stored values of each sample."""
-        places = self.places(indices)
-        shards = {shard for shard, _ in places}
-        maps = {shard: self.column(name, shard) for shard in shards}
-        offsets = {shard: self.column(f"{name}_offsets", shard) for shard in shards}
-        return [maps[shard][offsets[shard][row] : offsets[shard][row + 1]] for shard, row in places]
-
-    def lengths(self, name: str, indices: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return, of a ragged field, the number of values of each sample: [B] int64."""
-        places = self.places(indices)
-        offsets = {shard: self.column(f"{name}_offsets", shard) for shard, _ in places}
-        found = [offsets[shard][row + 1] - offsets[shard][row] for shard, row in places]
-        return np.array(found, np.int64)
-
-    def stretches(self, names: Sequence[str], indices: NDArray[np.int64]) -> Iterator[NDArray[Any]]:
-        """Yield the parts of maps in which fields of some samples, ascending, lie."""
-        for shard, rows in split_by_shard(indices, self._row_ends):
-            for name in names:
-                starts, ends = rows, rows + 1
-                if self.fields[name].ragged:
-                    offsets = self.column(f"{name}_offsets", shard)
-                    starts, ends = offsets[rows], offsets[rows + 1]
-                yield from stretches(self.column(name, shard), starts, ends)
-
-    def broken(self, name: str, index: int, what: str) -> FormatError:
-        """Return the error for stored values of a sample that cannot be."""
-        ((shard, row),) = self.places(np.array([index], np.int64))
-        return FormatError(
-            f'{self._path(name, shard)}: sample {row}: {what}; run "prep check" or prepare it again'
-        )
-
-    def _path(self, name: str, shard: int) -> Path:
-        column, _ = self._columns[name]
-        return self._container.shard_path(self.path, self.split, shard, column, self._spec.capacity)
+        """Open all of them, in all shards."""
+        return self.columns.maps(self.fields)
 
 
 _SERVED: Final[Mapping[Layout, str]] = {
@@ -273,12 +196,6 @@ _SERVED: Final[Mapping[Layout, str]] = {
     "packed": ".packed()",
     "chat": ".chat() or .documents()",
 }
-
-
-def concatenate_into(pieces: Sequence[NDArray[Any]], buffer: NDArray[Any]) -> None:
-    """Copy pieces back to back into a C-contiguous array of as many elements."""
-    if pieces:  # NumPy wants at least one
-        np.concatenate(pieces, out=buffer.reshape(-1))
 
 
 def _reopen(path: Path, split: str, fingerprint: str, name: str, verify: bool) -> TokenStore:  # noqa: FBT001

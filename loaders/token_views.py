@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from loaders.samples import Batch, SampleDataset
-from loaders.token_store import KEY, METADATA, TokenStore, concatenate_into
+from loaders.token_store import KEY, METADATA, TokenStore
 from loaders.views import Part, Take, fresh
 
 
@@ -183,20 +183,23 @@ class Labels:
     def _lengths(self, name: str, indices: NDArray[np.int64]) -> NDArray[np.int64]:
         field = self.store.fields[name]
         if field.ragged:
-            return self.store.lengths(name, indices)
+            return self.store.columns.lengths(name, indices)
         return np.full(len(indices), field.shape[0], np.int64)
 
     def gather_into(self, indices: NDArray[np.int64], buffers: Mapping[str, NDArray[Any]]) -> None:
         """Fill the arrays."""
         for name in self.names:
-            ragged = self.store.fields[name].ragged
-            pieces = (self.store.slices if ragged else self.store.rows)(name, indices)
-            concatenate_into(pieces, buffers[name])
-            buffers[_lengths(name)][:] = [len(piece) for piece in pieces]
+            field, columns = self.store.fields[name], self.store.columns
+            lengths = buffers[_lengths(name)]
+            if field.ragged:
+                lengths[:] = columns.values_into(name, indices, buffers[name])
+            else:
+                columns.rows_into(name, indices, buffers[name])
+                lengths[:] = field.shape[0]
 
     def stretches(self, indices: NDArray[np.int64]) -> Iterator[NDArray[Any]]:
         """Yield the parts of maps in which they lie."""
-        return self.store.stretches(self.names, indices)
+        return self.store.columns.stretches(self.names, indices)
 
     def show(self, rows: Mapping[str, Tensor]) -> dict[str, list[Any]]:
         """Return B keys as text and B dicts of metadata, in layout packed B lists of them."""

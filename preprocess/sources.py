@@ -4,7 +4,7 @@ import hashlib
 import os
 import stat
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -153,20 +153,12 @@ def list_folder(
         SourceError: The folder is missing, cannot be read, holds no item, or is ambiguous.
     """
     _check_folder(source)
-    items: list[Item] = []
-    skipped: list[SampleError] = []
-    ignored: Counter[str] = Counter()
-    for key, entry in _walk(source, follow_links=follow_links):
-        if isinstance(entry, SampleError):
-            found: Item | SampleError | str = entry
-        else:
-            found = _classify(key, entry, wanted, follow_links=follow_links)
-        if isinstance(found, Item):
-            items.append(found)
-        elif isinstance(found, SampleError):
-            skipped.append(found)
-        else:
-            ignored[found] += 1
+    items, skipped, ignored = part_found(
+        entry
+        if isinstance(entry, SampleError)
+        else _classify(key, entry, wanted, follow_links=follow_links)
+        for key, entry in _walk(source, follow_links=follow_links)
+    )
     if not items:
         raise SourceError(_nothing_found(source, wanted, skipped, ignored))
     items.sort(key=lambda item: os.fsencode(item.key))
@@ -178,6 +170,23 @@ def list_folder(
         ignored=_most_common(ignored),
     )
     return _arrange(listing, items, labels)
+
+
+def part_found(
+    found: Iterable[Item | SampleError | str],
+) -> tuple[list[Item], list[SampleError], Counter[str]]:
+    """Return items, errors of what is skipped by name, and how often each reason to ignore came."""
+    items: list[Item] = []
+    skipped: list[SampleError] = []
+    ignored: Counter[str] = Counter()
+    for one in found:
+        if isinstance(one, Item):
+            items.append(one)
+        elif isinstance(one, SampleError):
+            skipped.append(one)
+        else:
+            ignored[one] += 1
+    return items, skipped, ignored
 
 
 def _arrange(listing: Listing, items: Sequence[Item], labels: LabelMode) -> Listing:

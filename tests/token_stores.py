@@ -107,7 +107,9 @@ def _columns(field: FieldSpec, rows: Rows) -> Iterable[tuple[FieldSpec, NDArray[
         whole = np.array(rows, field.numpy_dtype).reshape(len(rows), *field.shape)
         return [(field, whole)]
     values, offsets = field.columns()
-    flat = np.concatenate([np.empty(0, field.numpy_dtype), *rows]).astype(field.numpy_dtype)
+    flat = np.concatenate([np.empty((0, *field.shape), field.numpy_dtype), *rows]).astype(
+        field.numpy_dtype
+    )
     ends = np.cumsum([0, *map(len, rows)]).astype(offsets.numpy_dtype)
     return [(values, flat), (offsets, ends)]
 

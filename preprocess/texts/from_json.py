@@ -220,13 +220,9 @@ def _read_exactly(block: Block, lines: Lines, key: str, options: TextOptions) ->
     places: list[int] = []
     after: list[int] = []
     errors: list[SampleError] = []
-    for start, stop, number in zip(
-        lines.starts.tolist(), lines.stops.tolist(), lines.numbers.tolist(), strict=True
-    ):
-        line = block.data[start:stop]
+    for line, place, number in lines.each(block):
         if not line.strip(b" \t\r"):
             continue
-        place = block.offset + start
         try:
             records.append(read_record(_decoded(line, place, options), options))
         except BadRecord as error:

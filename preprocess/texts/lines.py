@@ -71,6 +71,12 @@ class Lines:
     stops: "NDArray[np.int64]"
     numbers: "NDArray[np.int64]"
 
+    def each(self, block: Block) -> Iterator[tuple[bytes, int, int]]:
+        """Yield each line of a block, where it begins in the file, and its number in the block."""
+        places = (self.starts.tolist(), self.stops.tolist(), self.numbers.tolist())
+        for start, stop, number in zip(*places, strict=True):
+            yield block.data[start:stop], block.offset + start, number
+
 
 def find_lines(data: bytes) -> Lines:
     """Find the lines of a block that are not empty."""
@@ -274,17 +280,14 @@ def _one_by_one(block: Block, lines: Lines, key: str, options: TextOptions) -> D
     places: list[int] = []
     after: list[int] = []
     errors: list[SampleError] = []
-    for start, stop, number in zip(
-        lines.starts.tolist(), lines.stops.tolist(), lines.numbers.tolist(), strict=True
-    ):
-        line = block.data[start:stop]
+    for line, place, number in lines.each(block):
         if not options.replaces and (fault := invalid_utf8(line)):
-            offset, reason = block.offset + start + fault[0], fault[1]
+            offset, reason = place + fault[0], fault[1]
             name = f"{key}:{block.first_line() + number}"
             errors.append(SampleError(name, f"not valid UTF-8: {reason} at byte {offset:,}"))
             continue
         texts.append(line.decode(errors="replace"))
-        places.append(block.offset + start)
+        places.append(place)
         after.append(number)
     return Documents(
         texts=make_texts(texts),

@@ -12,7 +12,7 @@ from pathlib import Path
 from preprocess.errors import SampleError, SourceError
 from preprocess.folders import find_splits
 from preprocess.item_files import open_item
-from preprocess.sources import UNFINISHED, Item, Listing, Wanted, list_folder
+from preprocess.sources import UNFINISHED, Item, Listing, Wanted, list_folder, part_found
 from preprocess.texts.content import open_content
 from preprocess.texts.from_arrow import open_table
 from preprocess.texts.kinds import (
@@ -165,18 +165,10 @@ def _list_named(source: Path, options: TextOptions) -> Listing:
             raise SourceError(f"{source}: no such file or folder")
         root, pattern = Path(*parts[:wild]), os.path.join(*parts[wild:])
         names = sorted(glob.glob(pattern, root_dir=root, recursive=True), key=os.fsencode)
-    items: list[Item] = []
-    skipped: list[SampleError] = []
-    ignored: Counter[str] = Counter()
     linked = options.follow_links or source.name in names
-    for name in names:
-        found = _look_at(root, name, follow_links=linked)
-        if isinstance(found, Item):
-            items.append(found)
-        elif isinstance(found, SampleError):
-            skipped.append(found)
-        else:
-            ignored[found] += 1
+    items, skipped, ignored = part_found(
+        _look_at(root, name, follow_links=linked) for name in names
+    )
     splits = find_splits([item.key for item in items], root)
     return Listing(
         root=root,

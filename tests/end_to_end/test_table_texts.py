@@ -98,6 +98,19 @@ def test_tokens_are_those_of_prep_tokens_and_none_where_the_text_is_missing(
     assert "tokens" in call("info", tmp_path / "out").stdout
 
 
+def test_each_file_of_records_lists_and_texts_is_counted_and_opened_once(tmp_path: Path) -> None:
+    rows = [{"id": n, "note": text_of(n) or None, "v": [n] * (n % 300)} for n in range(COUNT)]
+    (tmp_path / "in.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    prepare(tmp_path / "in.jsonl", tmp_path / "out", make_bpe(tmp_path / "bpe"))
+    data = open_table(tmp_path / "out")
+    names = ["record", "list_0001", "list_0001_offsets", "tokens", "tokens_offsets"]
+    files = (tmp_path / "out/train").iterdir()
+    assert sorted(path.name.split(".")[1] for path in files) == sorted(names)
+    maps = list(data.maps())
+    assert len({array.ctypes.data for array in maps}) == len(maps) == len(names)
+    assert sum(array.nbytes for array in maps) == data.stored_nbytes
+
+
 def test_sources_of_all_kinds_give_the_same_tokens(tmp_path: Path) -> None:
     tokenizer = make_bpe(tmp_path / "bpe")
     table = pa.table(

@@ -105,12 +105,14 @@ def test_another_size_shares_everything_else(stored: Path) -> None:
 
 def test_a_size_that_does_not_fit_the_pixels_is_refused(stored: Path) -> None:
     ds = open_dataset(stored, size=16)
-    name = "transform_16"
-    changed = ds._columns.column(name, 0).copy()
-    changed[0, 8] += 1
-    ds._columns.maps[name, 0] = changed
-    with pytest.raises(FormatError, match=r"image_16\..*sample 0: .* pixels, its size is|image_16"):
-        ds[0]
+    good = ds[0]["transform"].numpy().astype("<u4")
+    changed = good.copy()
+    changed[8] += 1
+    files = [p for p in (stored / "train").rglob("*") if p.is_file() and "transform_16" in str(p)]
+    (path,) = (p for p in files if good.tobytes() in p.read_bytes())
+    path.write_bytes(path.read_bytes().replace(good.tobytes(), changed.tobytes(), 1))
+    with pytest.raises(FormatError, match=r"image_16.*sample 0: .* pixels, its size is"):
+        open_dataset(stored, size=16).__getitems__([5, 0])
 
 
 def test_padding_and_mixing_of_what_cannot_be_are_refused(stored: Path, tmp_path: Path) -> None:
