@@ -20,9 +20,9 @@ CONTAINERS = ["tensor", "zarr"]
 
 def open_any(kind: str, path: Path, split: str = "train", *, verify: bool = False) -> Any:
     """Open a dataset as samples that show every stored field."""
-    if kind == "images":
+    if kind.endswith("images"):
         return open_dataset(path, split=split, size=24, verify=verify)
-    if kind == "table":
+    if kind.endswith("table"):
         return open_table(path, split, verify=verify)
     data = open_token_dataset(path, split, verify=verify)
     return data.packed() if kind.startswith("shuffled") else data.documents()
@@ -30,7 +30,7 @@ def open_any(kind: str, path: Path, split: str = "train", *, verify: bool = Fals
 
 def touched(kind: str, path: Path, split: str = "train") -> list[Path]:
     """Return the files of a split that reading all of its samples touches."""
-    unseen = "image_32x16" if kind == "images" else "nothing"
+    unseen = "_32" if kind.endswith("images") else "nothing"
     files = promised_files(path, read_manifest(path), split)
     return [file.path for file in files if file.shard and unseen not in str(file.path)]
 
