@@ -115,9 +115,7 @@ class ShardDataset(SampleDataset):
         self._columns = SplitColumns(path, split, self.manifest, verify=verify)
         make = _VIEWS[self.manifest.kind]
         fill = self.manifest.recipe.get("mask_padding", 0)
-        self.shown = make(
-            self._spec, size, str(path), self._columns, padded=padded, mask_fill=int(fill)
-        )
+        self.shown = make(self._spec, size, str(path), self._columns, padded=padded, mask_fill=fill)
         self.views: tuple[Part, ...] = tuple(p for shown in self.shown for p in shown.parts())
         fixed = {v.name: v.field.name for v in self.shown if isinstance(v, View)}
         self._ragged = [shown for shown in self.shown if not isinstance(shown, View)]

@@ -28,6 +28,7 @@ from loaders import (
     IncompleteError,
     MissingShardError,
     SelectionError,
+    TableEncoder,
     open_dataset,
     open_table,
     open_token_file,
@@ -151,6 +152,7 @@ def read_any(kind: str, path: Path) -> None:
         data = open_table(path)
         for column in data.schema.columns:
             data.vocabulary(column.name)
+        TableEncoder(path)
     else:
         tokens = open_tokens(path)
         data = tokens.packed() if kind.startswith("shuffled") else tokens.documents()
