@@ -23,17 +23,8 @@ from loaders.table_columns import CATEGORICAL, NUMERIC, TARGET, Columns
 from loaders.table_floats import Floats
 from loaders.table_numbers import Numeric, Step, standard_steps, value_steps
 from loaders.table_put import Put
+from loaders.table_stored import TORCH_DTYPES
 from loaders.views import Take, fresh
-
-_TORCH: Final = {
-    "uint8": torch.uint8,
-    "uint16": torch.uint16,
-    "int32": torch.int32,
-    "int64": torch.int64,
-    "float32": torch.float32,
-    "float64": torch.float64,
-}
-
 
 _NUMPY: Final[dict[str, np.dtype[Any]]] = {"int32": np.dtype(np.int32), "int64": np.dtype(np.int64)}
 
@@ -78,7 +69,7 @@ class Group:
         """Return the same on the device of the bytes."""
         pieces = [rows[:, span] for span in self.spans]
         joined = pieces[0] if len(pieces) == 1 else torch.cat(pieces, dim=1)
-        return joined.view(_TORCH[self.dtype])
+        return joined.view(TORCH_DTYPES[self.dtype])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -134,7 +125,7 @@ class Entry:
         if self.floats is not None:
             return self.floats.on_device(rows)
         size = (len(rows), sum(group.width for group in self.groups))
-        codes = torch.empty(size, dtype=_TORCH[self.codes], device=rows.device)
+        codes = torch.empty(size, dtype=TORCH_DTYPES[self.codes], device=rows.device)
         start = 0
         for group in self.groups:
             codes[:, start : start + group.width] = group.stored_on_device(rows)

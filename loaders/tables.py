@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final, get_args
+from typing import Any, Final, Literal, get_args
 
 import numpy as np
 import torch
@@ -22,12 +22,15 @@ from loaders.table_columns import TARGET, sort_columns
 from loaders.table_files import checked_record, read_classes, read_table, read_vocabulary
 from loaders.table_lists import list_entries, open_lists
 from loaders.table_numbers import Numeric, moments
+from loaders.table_stored import stored_columns
 from loaders.table_texts import open_texts
 from loaders.table_views import Codes, check_codes, record_places, table_entries
 from loaders.token_store import LENGTH
 from loaders.views import Part, Take, fresh
 
 _MOST_DIMENSIONS: Final = 600
+
+Shown = Literal["columns", "stored"]
 
 _WITHOUT_FLOAT64: Final = frozenset({"mps"})
 """Kinds of devices that cannot work numbers out exactly: the host does."""
@@ -39,6 +42,7 @@ def open_table(
     *,
     numeric: Numeric = "values",
     codes: Codes = "int64",
+    shown: Shown = "columns",
     verify: bool = False,
 ) -> "TableDataset":
     """Open a dataset that `prep table` wrote.
@@ -55,6 +59,8 @@ def open_table(
             taken off exactly, before anything is rounded.
         codes: What codes of features are widened to, "int64" or "int32", which embeddings take as
             well and which is half as much to write; the classes of a target stay int64.
+        shown: "columns" makes these. "stored" gives records as they are, at the speed of a copy,
+            for a model that calls `columns` by itself, or takes the narrow types.
         verify: Compare the checksum of each file when it is first touched, which reads all of it:
             a flipped bit is then a ChecksumError, not a sample.
 
@@ -67,7 +73,7 @@ def open_table(
         VersionError: A newer format wrote it.
     """
     # Absolute: shards are opened later, perhaps from another working directory.
-    return TableDataset(Path(path).absolute(), split, numeric, codes, verify=verify)
+    return TableDataset(Path(path).absolute(), split, numeric, codes, shown, verify=verify)
 
 
 class TableDataset(SampleDataset):
@@ -91,6 +97,11 @@ class TableDataset(SampleDataset):
       like the column with "_length" behind it (see `length_names`), an int or int64 [B], -1 where
       the list is missing.
 
+    With `shown="stored"` a batch holds "record", [B, itemsize] uint8, and over the same memory a
+    view for each dtype that occurs, [B, columns] under "int32", "uint16", "float32" and so on, in
+    which `stored_places` says where each column lies; texts and ragged lists are as they are
+    stored too. `columns(batch)` makes of it what is described above.
+
     Records travel to a device as the bytes they are stored as, and become columns there. All that
     it returns is private memory. Pickles as its path and options, so worker processes open their
     own maps. Maps are read-only and safe across fork.
@@ -100,6 +111,7 @@ class TableDataset(SampleDataset):
         split: The split's name.
         numeric: How numbers are shown.
         codes: What codes of features are widened to.
+        shown: Whether batches hold columns, or records as stored.
         verify: Whether checksums are compared.
         manifest: The dataset's description.
         schema: The columns, with their statistics over train.
@@ -108,6 +120,7 @@ class TableDataset(SampleDataset):
         categorical_names: Columns of "categorical", in its order.
         vector_names: Columns of lists, which are entries of their own.
         length_names: Column of lists of several lengths -> the entry of how many values each has.
+        stored_places: Part of a record -> its dtype, and its columns in the view of that.
         target_name: The column to predict; None without one.
         classes: Names of the target's classes; () where it has none.
     """
@@ -118,16 +131,19 @@ class TableDataset(SampleDataset):
         split: str,
         numeric: Numeric = "values",
         codes: Codes = "int64",
+        shown: Shown = "columns",
         *,
         verify: bool = False,
     ) -> None:
-        for name, value, known in (("numeric", numeric, Numeric), ("codes", codes, Codes)):
+        options = (("numeric", numeric, Numeric), ("codes", codes, Codes), ("shown", shown, Shown))
+        for name, value, known in options:
             if value not in get_args(known):
                 raise SelectionError(f"{name}={value!r}: expected one of {get_args(known)}")
         self.path = path
         self.split = split
         self.numeric: Numeric = numeric
         self.codes: Codes = codes
+        self.shown: Shown = shown
         self.verify = verify
         self.manifest, self.schema = read_table(path)
         if split not in self.manifest.splits:
@@ -140,6 +156,8 @@ class TableDataset(SampleDataset):
         columns = sort_columns(self.schema, str(path))
         check_codes(path, [*columns.categorical, *columns.vectors], codes)
         self._record = record
+        self._stored = stored_columns(record, f"{path}: {split}")
+        self.stored_places = self._stored.places
         self._entries = table_entries(self.schema, columns, numeric, codes=codes, record=record)
         self._texts = open_texts(path, split, self.manifest, columns.vectors, verify=verify)
         lists = list_entries(self.schema, codes)
@@ -156,7 +174,7 @@ class TableDataset(SampleDataset):
 
     def _opening(self) -> tuple[Callable[..., SampleDataset], tuple[Any, ...]]:
         opening = partial(TableDataset, verify=self.verify)
-        return opening, (self.path, self.split, self.numeric, self.codes)
+        return opening, (self.path, self.split, self.numeric, self.codes, self.shown)
 
     def __repr__(self) -> str:
         target = "no target" if self.target_name is None else f"target {self.target_name!r}"
@@ -200,7 +218,7 @@ class TableDataset(SampleDataset):
             How numbers are shown, and of each column what its codes depend on; of each column with
             a vocabulary the checksum of its file.
         """
-        columns: list[Any] = [self.numeric, self.codes, self._record]
+        columns: list[Any] = [self.numeric, self.codes, self.shown, self._record]
         if self.numeric == "standardized":
             columns += [(name, moments(self.schema.column(name))) for name in self.numeric_names]
         columns += [
@@ -227,6 +245,8 @@ class TableDataset(SampleDataset):
 
     def _first(self, batch: dict[str, Any]) -> dict[str, Any]:
         sample = super()._first(batch)
+        if self.shown == "stored":
+            return sample
         # A class is an int, as in other datasets; a batch of them is collated to the same int64.
         is_class = sample.get(TARGET, torch.empty(0)).dtype == torch.int64
         if is_class and sample[TARGET].ndim == 0:
@@ -280,21 +300,34 @@ class TableDataset(SampleDataset):
 
     @property
     def made_nbytes(self) -> int:
-        """Bytes of a row in a batch."""
+        """Bytes of a row in a batch that are made of what is gathered."""
+        if self.shown == "stored":
+            return 0
         return sum(entry.nbytes for entry in self._entries)
 
     def show(self, rows: Mapping[str, Tensor], take: Take = fresh) -> Batch:
-        """Turn gathered records, on any device, into the columns of a batch there.
+        """Turn gathered records, on any device, into a batch there.
 
         Args:
             rows: "record" -> [B, itemsize] uint8, C-contiguous; with texts "tokens" and "length",
                 with ragged lists "list_0000" and so on -> [B, L, bytes of a value] uint8.
             take: Gives the memory for what is made in host memory.
         """
+        if self.shown == "stored":
+            return Batch({**rows, **self._stored.views(rows[RECORD])})
+        return self.columns(rows, take)
+
+    def columns(self, rows: Mapping[str, Tensor], take: Take = fresh) -> Batch:
+        """Make the columns of a batch of what is stored, as `shown="columns"` has them.
+
+        Args:
+            rows: A batch of `shown="stored"` on any device; as `show` takes them.
+            take: Gives the memory for what is made in host memory.
+        """
         device = rows[RECORD].device
         texts = self._texts.show(rows, take)
         if device.type in _WITHOUT_FLOAT64:
-            rows = {name: given.cpu() for name, given in rows.items()}
+            rows = {part.name: rows[part.name].cpu() for part in self.views}
         made = {e.name: e.show(rows[RECORD], take) for e in self._entries}
         made |= self._lists.show(rows, made, take)
         return Batch({**{name: shown.to(device) for name, shown in made.items()}, **texts})
