@@ -113,9 +113,7 @@ class ShardDataset(SampleDataset):
         self._columns = SplitColumns(path, split, self.manifest, verify=verify)
         make = _VIEWS[self.manifest.kind]
         fill = self.manifest.recipe.get("mask_padding", 0)
-        self.shown = make(
-            self._spec, size, str(path), self._columns, padded=padded, mask_fill=int(fill)
-        )
+        self.shown = make(self._spec, size, str(path), self._columns, padded=padded, mask_fill=fill)
         self.views: tuple[Part, ...] = tuple(p for shown in self.shown for p in shown.parts())
         self._fields = [shown.field.name for shown in self.shown]
         self._show_all(self._spec.count)

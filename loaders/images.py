@@ -4,11 +4,14 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from loaders.errors import SelectionError
+from loaders.format.fields import FieldSpec
 from loaders.format.spec import SplitSpec
+from loaders.format.strict import Place
 from loaders.pictures import RaggedField
 from loaders.split_columns import SplitColumns
 from loaders.views import View
@@ -36,7 +39,7 @@ def image_views(
     columns: SplitColumns,
     *,
     padded: bool,
-    mask_fill: int,
+    mask_fill: Any,
 ) -> tuple[Shown, ...]:
     """Choose what samples show: one image size and what belongs to it, labels, the key.
 
@@ -46,9 +49,10 @@ def image_views(
         where: Names the dataset in errors.
         columns: What is stored.
         padded: Whether what differs in size is given as one tensor with a mask, not as a list.
-        mask_fill: What masks are filled up with then; all else with zeros.
+        mask_fill: What masks are filled up with then, as the manifest has it; all else with zeros.
 
     Raises:
+        FormatError: Masks cannot hold that.
         SelectionError: The size is not stored, or several are and none was chosen; or there is
             nothing to pad.
     """
@@ -75,7 +79,7 @@ def image_views(
                     columns=columns,
                     transform=transform,
                     padded=padded,
-                    fill=mask_fill if field.role == "pixel_labels" else 0,
+                    fill=_fill(field, mask_fill, where),
                 )
             )
         elif field.role == "key":
@@ -85,6 +89,14 @@ def image_views(
             show = _SHOWS[field.role]
             views.append(View(name=entry, field=field, show=show, on_device=on_device))
     return tuple(views)
+
+
+def _fill(field: FieldSpec, mask_fill: Any, where: str) -> int:
+    """Return what stands around the samples of a field where they are padded."""
+    if field.role != "pixel_labels":
+        return 0
+    most = int(np.iinfo(field.numpy_dtype).max)
+    return Place(f"{where}: recipe.mask_padding").integer(mask_fill, low=0, high=most)
 
 
 def _size_name(size: int | str | tuple[int, int], where: str) -> str:

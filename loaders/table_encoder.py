@@ -12,6 +12,7 @@ from torch import Tensor
 from loaders.errors import SelectionError
 from loaders.format.out_of_range import OUT_OF_RANGE, OutOfRange
 from loaders.format.ragged import filled_up, length_codes
+from loaders.format.strict import Place
 from loaders.format.table_schema import ColumnSpec
 from loaders.table_coding import (
     DATETIME_PARTS,
@@ -117,10 +118,11 @@ class TableEncoder:
             classes = self._codes[self._target]
             more = {way: code for text, code in classes.items() for way in _TRUTH[text]}
             self._codes[self._target] = {**classes, **more}
-        self.text_names = tuple(manifest.recipe.get(_TEXT, ()))
+        recipe = Place(f"{root}: recipe")
+        self.text_names = recipe.at(_TEXT).texts(manifest.recipe.get(_TEXT, []))
         self._root = root
-        words = manifest.recipe.get(_NULL_VALUES, ())
-        self._null_values = frozenset(word for word in words if isinstance(word, str))
+        words = recipe.at(_NULL_VALUES).texts(manifest.recipe.get(_NULL_VALUES, []))
+        self._null_values = frozenset(words)
 
     def encode(self, data: Mapping[str, Any] | Frame) -> NDArray[Any]:
         """Encode samples.

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from preprocess.images.options import ImageOptions, MetadataOptions, SplitOptions
     from preprocess.images.prepare import images_to_shards
     from preprocess.plan import RunOptions
+    from preprocess.recorded import Moved
     from preprocess.repair import RepairReport, repair_dataset
     from preprocess.report import Report
     from preprocess.tables.options import TableOptions
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ImageOptions",
     "MetadataOptions",
+    "Moved",
     "OutputError",
     "RepairReport",
     "Report",
@@ -44,6 +46,7 @@ __all__ = [
 _MODULES = {
     "ImageOptions": "images.options",
     "MetadataOptions": "images.options",
+    "Moved": "recorded",
     "RepairReport": "repair",
     "Report": "report",
     "RunOptions": "plan",

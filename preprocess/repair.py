@@ -3,18 +3,16 @@
 import os
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from loaders.errors import FormatError, MissingShardError
 from loaders.format.containers import CONTAINERS
 from loaders.format.files import (
     REPORT,
     WORK,
     crc32c_digits,
     publish,
-    read_json,
     sync_directory,
     write_atomically,
 )
@@ -24,27 +22,28 @@ from preprocess.check import CheckReport, check_dataset
 from preprocess.commit import read_skipped
 from preprocess.errors import OutputError, SourceError, output_error
 from preprocess.fatal import leave_out
-from preprocess.images.options import ImageOptions
 from preprocess.images.prepare import plan_images
 from preprocess.output import check_room, hold
-from preprocess.plan import SHARD_NBYTES, Plan, RunOptions
+from preprocess.plan import Plan, RunOptions
 from preprocess.receipt import Receipt
+from preprocess.recorded import Moved, Recorded, read_aside
 from preprocess.report import Report
 from preprocess.run import report_of
-from preprocess.tables.options import TableOptions
 from preprocess.tables.prepare import plan_table, run_table
-from preprocess.tables.request import TableRequest
-from preprocess.tables.toml import Wish
-from preprocess.texts.options import TextOptions
-from preprocess.tokens.options import TokenOptions
 from preprocess.tokens.prepare import plan_tokens, run_tokens
-from preprocess.tokens.special import FOLDER
-from preprocess.tokens.tokenizer_source import find_tokenizer
-from preprocess.tokens.tokenizer_tiktoken import TiktokenFile
 from preprocess.workers import OnProgress, write_shards
 
 _STAGING: Final = "repair"
 """Where files are made, in the work folder, until they are known to be the right ones."""
+
+_BESIDE: Final = {
+    "images": "--masks, --boxes or --metadata",
+    "tokens": "--tokenizer",
+    "table": "--like or --tokenizer",
+}
+"""What says where things are that a kind of dataset is made with, beside its source."""
+
+_NOT_MOVED: Final = Moved()
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +69,8 @@ def repair_dataset(
     path: Path | str,
     source: Any,
     *,
+    moved: Moved = _NOT_MOVED,
     workers: int | None = None,
-    tokenizer: str | None = None,
-    like: Path | None = None,
     on_progress: OnProgress = lambda *_: None,
 ) -> RepairReport:
     """Make the bad files of a dataset again from its source, byte for byte as they were.
@@ -83,9 +81,8 @@ def repair_dataset(
     Args:
         path: The dataset's folder.
         source: What it was made from, as it was then.
+        moved: Where things are now that it was made with, beside its source.
         workers: Samples prepared at a time; None for one per usable core.
-        tokenizer: Where the tokenizer is now; None for where it was, or the dataset's copy.
-        like: Where the other dataset of a table is now; None for where it was.
         on_progress: Told (samples, skipped, bytes) as they are made, from worker threads.
 
     Raises:
@@ -97,7 +94,8 @@ def repair_dataset(
     root = Path(path)
     bad = check_dataset(root, full=True, workers=workers).bad
     if bad:
-        job = _Repair(root, source, read_manifest(root), bad, workers, tokenizer, like, on_progress)
+        manifest, aside = read_manifest(root), read_aside(root)
+        job = _Repair(root, source, manifest, aside, moved, bad, workers, on_progress)
         claim = hold(root)
         try:
             job.carry_out()
@@ -114,10 +112,10 @@ class _Repair:
     root: Path
     source: Any
     manifest: Manifest
+    aside: Mapping[str, Any]
+    moved: Moved
     bad: Sequence[PromisedFile]
     workers: int | None
-    tokenizer: str | None
-    like: Path | None
     on_progress: OnProgress
 
     @property
@@ -132,7 +130,7 @@ class _Repair:
             if any(file.path == self.root / name for file in self.bad):
                 self._put(name, data)
         if any(file.shard is not None or self._is_extra(file) for file in self.bad):
-            recorded = self._recorded()
+            recorded = Recorded(self.root, self.manifest, self.aside, self.moved)
             {"images": self._images, "tokens": self._tokens, "table": self._table}.get(
                 self.manifest.kind, self._unknown
             )(recorded)
@@ -140,87 +138,45 @@ class _Repair:
     def _is_extra(self, file: PromisedFile) -> bool:
         return file.path.relative_to(self.root).as_posix() in self.manifest.extras
 
-    def _recorded(self) -> Mapping[str, Any]:
-        """Return what the report tells of the run beside the manifest."""
-        try:
-            return dict(read_json(self.root / REPORT)["aside"])
-        except (MissingShardError, FormatError, KeyError, TypeError):
-            return {}  # the defaults are tried: the manifest's hash says whether they were used
-
-    def _run_options(self, recorded: Mapping[str, Any]) -> RunOptions:
-        return RunOptions(
-            container=self.manifest.container,
-            shard_nbytes=recorded.get("shard_nbytes", SHARD_NBYTES),
-            workers=self.workers,
-        )
-
-    def _unknown(self, recorded: Mapping[str, Any]) -> None:  # noqa: ARG002
+    def _unknown(self, recorded: Recorded) -> None:  # noqa: ARG002
         raise OutputError(
             f"{self.root}: kind {self.manifest.kind!r} is none that can be repaired; prepare it "
             "again with --overwrite"
         )
 
-    def _images(self, recorded: Mapping[str, Any]) -> None:
-        chosen = _options(ImageOptions, self.manifest.recipe)
-        options = self._run_options(recorded)
-        limit = recorded.get("limit")
-        plan = plan_images(Path(self.source), self.staging, chosen, options, limit)
+    def _images(self, recorded: Recorded) -> None:
+        chosen, options = recorded.image_options(), recorded.run_options(self.workers)
+        plan = plan_images(Path(self.source), self.staging, chosen, options, recorded.limit)
         self._rewrite(plan, options, self.on_progress)
 
-    def _tokens(self, recorded: Mapping[str, Any]) -> None:
-        recipe = self.manifest.recipe
-        text = _options(TextOptions, recipe["text"])
-        chosen = _options(TokenOptions, {**recipe, "engine": "auto"}, text=text,
-                          tokenizer=self._find_tokenizer(recorded))  # fmt: skip
-        options = self._run_options(recorded)
-        limit = recorded.get("limit")
-        plan = plan_tokens(Path(self.source), self.staging, chosen, options, limit)
+    def _tokens(self, recorded: Recorded) -> None:
+        chosen, options = recorded.token_options(), recorded.run_options(self.workers)
+        plan = plan_tokens(Path(self.source), self.staging, chosen, options, recorded.limit)
         self._expect_same(plan)  # before a first run over all documents
         run_tokens(plan, options, self.on_progress, self._rewrite)
 
-    def _table(self, recorded: Mapping[str, Any]) -> None:
-        recipe = self.manifest.recipe
-        tokenizer = self._find_tokenizer(recorded) if recipe["text"] else None
-        like = None if recipe["like_sha256"] is None else self.like or recorded.get("like")
-        request = TableRequest(
-            source=self.source,
-            out=self.staging,
-            options=_options(TableOptions, recipe, tokenizer=tokenizer),
-            wishes={name: Wish(**wish) for name, wish in recipe["columns"].items()},
-            like=None if like is None else Path(like),
-            limit=recorded.get("limit"),
-            follow_links=recorded.get("follow_links", False),
-        )
-        options = self._run_options(recorded)
+    def _table(self, recorded: Recorded) -> None:
+        request = recorded.table_request(self.source, self.staging)
+        options = recorded.run_options(self.workers)
         with plan_table(request, options) as planned:
             self._expect_same(planned.plan)
             run_table(planned, options, self.on_progress, self._rewrite)
 
-    def _find_tokenizer(self, recorded: Mapping[str, Any]) -> str | TiktokenFile:
-        """Return the tokenizer that was given, or where it was, or else the dataset's copy."""
-        if self.tokenizer is not None:
-            return self.tokenizer
-        copy = str(self.root / FOLDER)
-        where = recorded.get("tokenizer", copy)
-        named = where if isinstance(where, str) else TiktokenFile(**where)
-        try:
-            find_tokenizer(named)
-        except SourceError:
-            return copy
-        return named
-
     def _expect_same(self, plan: Plan) -> None:
         """Refuse to go on with other options or another source than the dataset's."""
-        if plan.recipe_hash != self.manifest.recipe_hash:
+        beside = _BESIDE[self.manifest.kind]
+        another_source = plan.listing.fingerprint() != self.manifest.source_hash
+        if another_source and self.aside:  # else it may be the options that are others
+            raise SourceError(
+                f"{self.source}: not what {self.root} was made from: names or sizes differ, here "
+                f"or in what {beside} says; give all as it was, or prepare it again with "
+                "--overwrite"
+            )
+        if another_source or plan.recipe_hash != self.manifest.recipe_hash:
             raise OutputError(
                 f"{self.root}: what its options were is not known: {REPORT}, which says so, is not "
-                "the one of its run, or the tokenizer or this version of prep is another; "
-                "give --tokenizer or --like, or prepare it again with --overwrite"
-            )
-        if plan.listing.fingerprint() != self.manifest.source_hash:
-            raise SourceError(
-                f"{self.source}: not what {self.root} was made from: names or sizes differ; give "
-                "the source as it was, or prepare it again with --overwrite"
+                f"the one of its run, or what {beside} says or this version of prep is another; "
+                f"give {beside}, or prepare it again with --overwrite"
             )
 
     def _rewrite(self, plan: Plan, options: RunOptions, on_progress: OnProgress, /) -> Report:
@@ -280,22 +236,3 @@ class _Repair:
         if not os.path.realpath(path.parent).startswith(os.path.realpath(self.root)):
             raise OutputError(f"{path.parent}: leads out of {self.root} by a link; remove the link")
         return path
-
-
-def _options(kind: Any, recorded: Mapping[str, Any], **given: Any) -> Any:
-    """Return options out of their JSON form; lists become tuples.
-
-    What is not recorded changes no byte. Whether all is as it was, the hash of the recipe says.
-    """
-    names = [field.name for field in fields(kind) if field.name in recorded.keys() - given.keys()]
-    try:
-        return kind(**{name: _tuples(recorded[name]) for name in names}, **given)
-    except (TypeError, ValueError) as error:
-        raise OutputError(
-            f"the options in the manifest are not those of this version of prep ({error}); "
-            "prepare the dataset again with --overwrite"
-        ) from error
-
-
-def _tuples(value: Any) -> Any:
-    return tuple(_tuples(item) for item in value) if isinstance(value, list) else value

@@ -1,10 +1,12 @@
 """Small datasets of every modality and container, each made by one command out of one source."""
 
+import json
 import random
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
-from tests.synthetic import write_image_tree
+from tests.synthetic import encode_image, smooth_image, write_image_tree
 from tests.token_commands import call, write_jsonl
 from tests.tokenizers_made import LINES, make_bpe
 
@@ -42,25 +44,85 @@ def _write_table(folder: Path) -> Path:
     return folder / "table"
 
 
+def _write_paired_photos(folder: Path) -> Path:
+    """Write photos of several shapes, with masks, boxes and a table."""
+    boxes: dict[str, list[Any]] = {"images": [], "annotations": []}
+    rows = []
+    for number in range(20):
+        name, width, height = f"{number:02d}", 30 + number, 50 - 2 * number // 3
+        pixels = smooth_image(width, height, seed=number)
+        for place, data in (("photos", pixels), ("masks", pixels[..., 0] // 64)):
+            path = folder / place / f"{name}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(encode_image(data, ".png"))
+        sizes = {"width": width, "height": height}
+        boxes["images"].append({"id": number, "file_name": f"{name}.png", **sizes})
+        for left in range(number % 4):
+            box = {"bbox": [left, 2, 9, 9.5], "category_id": left % 2}
+            boxes["annotations"].append({"image_id": number, **box})
+        tags = ["wet", "far", "old"][: number % 4]
+        row = {"kind": ["ant", "bee"][number % 2], "tags": tags, "y": number / 7, "who": number % 9}
+        rows.append({"path": f"{name}.png", **row})
+    boxes["categories"] = [{"id": number, "name": f"box {number}"} for number in range(2)]
+    (folder / "boxes.json").write_text(json.dumps(boxes))
+    (folder / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    (folder / "photos/broken.jpg").write_bytes(b"\xff\xd8\xff\xe0 and no more")
+    return folder / "photos"
+
+
+def _write_lists(folder: Path) -> Path:
+    """Write a table with short and long lists, decimals and objects."""
+    rows = [
+        {
+            "colour": ["red", "green", "blue"][n % 3],
+            "pair": [n / 4, n],
+            "tags": [f"tag {n * place % 5}" for place in range(n % 4)],
+            "long": [None if place % 9 == 5 else n * place for place in range(n * 37 % 200)],
+            "at": {"x": n % 6, "in": {"y": None if n % 5 == 0 else f"place {n % 3}"}},
+            "y": n % 2,
+        }
+        for n in range(60)
+    ]
+    lines = [
+        f'{{"price": {n * 79 % 900 / 100:.2f}, {json.dumps(row)[1:]}' for n, row in enumerate(rows)
+    ]
+    (folder / "table").mkdir()
+    (folder / "table/rows.jsonl").write_text("\n".join([*lines, "[]", ""]))
+    return folder / "table"
+
+
 KINDS: Mapping[str, tuple[Write, tuple[str, ...]]] = {
     "images": (_write_photos, ("images", "--sizes", "24", "32x16", "--shard-size", "20kB")),
+    "ragged images": (
+        _write_paired_photos,
+        ("images", "--sizes", "24", "32", "--fit", "longest", "--masks", "{}/masks",
+         "--boxes", "{}/boxes.json", "--metadata", "{}/rows.jsonl", "--key", "path",
+         "--label", "kind", "--multi-label", "tags", "--target", "y", "--validation", "0.3",
+         "--group-by", "who", "--shard-size", "20kB"),
+    ),
     "tokens": (
         _write_texts,
         ("tokens", "--engine", "transformers", "--shard-size", "3kB", "--metadata-keys", "tag",
-         "--validation", "0.3"),
+         "--validation", "0.3", "--tokenizer", "{}/tokenizer"),
     ),
     "shuffled tokens": (
         _write_texts,
         ("tokens", "--engine", "transformers", "--shard-size", "3kB", "--layout", "packed",
-         "--length", "64", "--shuffle-documents", "3", "--dedup", "exact"),
+         "--length", "64", "--shuffle-documents", "3", "--dedup", "exact",
+         "--tokenizer", "{}/tokenizer"),
     ),
     "table": (
         _write_table,
         ("table", "--target", "y", "--validation", "0.3", "--shuffle", "5", "--shard-size", "2kB",
-         "--text", "note"),
+         "--text", "note", "--tokenizer", "{}/tokenizer"),
+    ),
+    "list table": (
+        _write_lists,
+        ("table", "--target", "y", "--validation", "0.3", "--shuffle", "5", "--shard-size", "2kB",
+         "--room", "20"),
     ),
 }  # fmt: skip
-"""Name -> what writes the source, and the command for it without its paths."""
+"""Name -> what writes the source, and the command for it; {} is the folder of the source."""
 
 
 def write_source(kind: str, folder: Path) -> Path:
@@ -74,9 +136,8 @@ def prepare(kind: str, container: str, source: Path, out: Path, *more: str) -> N
     Raises:
         AssertionError: The command fails.
     """
-    words = [*KINDS[kind][1], "--format", container, "--max-skipped", "9", *more]
-    if kind != "images":
-        words += ["--tokenizer", str(source.parent / "tokenizer")]
+    asked = [word.format(source.parent) for word in KINDS[kind][1]]
+    words = [*asked, "--format", container, "--max-skipped", "9", *more]
     result = call(words[0], source, out, *words[1:])
     assert result.exit_code == 0, result.stderr
 

@@ -55,8 +55,8 @@ class Place:
             self.refuse(value, "a string" if pattern is None else f"text like {pattern.pattern}")
         return value
 
-    def texts(self, value: Any, pattern: re.Pattern[str]) -> tuple[str, ...]:
-        """Return a list of strings, each matched whole by the pattern."""
+    def texts(self, value: Any, pattern: re.Pattern[str] | None = None) -> tuple[str, ...]:
+        """Return a list of strings, each matched whole by the pattern if there is one."""
         return tuple(self.text(item, pattern) for item in self.sequence(value))
 
     def sequence(self, value: Any) -> list[Any]:

@@ -14,6 +14,9 @@ from preprocess.commands.prepare import FOLDER
 @click.option("--workers", type=click.IntRange(min=1), metavar="N", help="As when it was prepared.")
 @click.option("--tokenizer", metavar="NAME|PATH", help="Where the tokenizer is now, if elsewhere.")
 @click.option("--like", type=FOLDER, metavar="TRAIN_OUT", help="Where that dataset is now.")
+@click.option("--masks", type=FOLDER, metavar="DIR", help="Where the masks of photos are now.")
+@click.option("--boxes", type=FOLDER, metavar="PATH", help="Where the boxes of photos are now.")
+@click.option("--metadata", type=FOLDER, metavar="FILE", help="Where the table of photos is now.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 @click.pass_context
 def repair(ctx: click.Context, /, path: Path, source: Path, **options: Any) -> None:
@@ -24,14 +27,20 @@ def repair(ctx: click.Context, /, path: Path, source: Path, **options: Any) -> N
     promises; a source that has changed is refused.
     """
     from preprocess.commands.terminal import check_text, print_json, print_text
+    from preprocess.recorded import Moved
     from preprocess.repair import repair_dataset
 
     report = repair_dataset(
         path,
         source,
         workers=options["workers"],
-        tokenizer=options["tokenizer"],
-        like=options["like"],
+        moved=Moved(
+            tokenizer=options["tokenizer"],
+            like=options["like"],
+            masks=options["masks"],
+            boxes=options["boxes"],
+            metadata=options["metadata"],
+        ),
     )
     if options["as_json"]:
         print_json(report.to_json())

@@ -1,8 +1,8 @@
 """Images: a folder of photos -> upright, resized arrays at several sizes, as a dataset."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from preprocess.errors import SourceError
 from preprocess.images.boxes import pair_boxes, read_boxes
@@ -88,7 +88,22 @@ def plan_images(
             box_classes=box_classes,
             label_classes=several,
         )
-    return replace(plan_run(listing, out, recipes, run_options), aside={"limit": limit})
+    aside = {"limit": limit, **_places(options)}
+    return replace(plan_run(listing, out, recipes, run_options), aside=aside)
+
+
+def _places(options: ImageOptions) -> dict[str, Any]:
+    """Return where that lies which photos come with, and the columns that the recipe leaves out."""
+    found: dict[str, Any] = {
+        "masks": None if options.masks is None else str(options.masks.absolute()),
+        "boxes": None if options.boxes is None else str(options.boxes.absolute()),
+        "metadata": None,
+    }
+    if options.metadata is not None:
+        values = asdict(options.metadata)
+        del values["targets"]
+        found["metadata"] = {**values, "path": str(options.metadata.path.absolute())}
+    return found
 
 
 def images_to_shards(

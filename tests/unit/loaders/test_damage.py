@@ -1,5 +1,6 @@
 """Files that are not as the manifest says: found when a dataset is opened, or first touched."""
 
+import json
 import pickle  # noqa: TID251 - as torch sends a dataset to its workers
 import random
 import shutil
@@ -9,8 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from loaders import ChecksumError, FormatError, MissingShardError, open_dataset, open_table
+from loaders import (
+    ChecksumError,
+    FormatError,
+    MissingShardError,
+    TableEncoder,
+    open_dataset,
+    open_table,
+)
 from loaders import open_tokens as open_token_dataset
+from loaders.format.files import crc32c_digits, to_json
 from loaders.format.promised import promised_files
 from loaders.format.spec import read_manifest
 from tests.small_datasets import KINDS, Made, flip_bit
@@ -20,9 +29,9 @@ CONTAINERS = ["tensor", "zarr"]
 
 def open_any(kind: str, path: Path, split: str = "train", *, verify: bool = False) -> Any:
     """Open a dataset as samples that show every stored field."""
-    if kind == "images":
+    if kind.endswith("images"):
         return open_dataset(path, split=split, size=24, verify=verify)
-    if kind == "table":
+    if kind.endswith("table"):
         return open_table(path, split, verify=verify)
     data = open_token_dataset(path, split, verify=verify)
     return data.packed() if kind.startswith("shuffled") else data.documents()
@@ -30,7 +39,7 @@ def open_any(kind: str, path: Path, split: str = "train", *, verify: bool = Fals
 
 def touched(kind: str, path: Path, split: str = "train") -> list[Path]:
     """Return the files of a split that reading all of its samples touches."""
-    unseen = "image_32x16" if kind == "images" else "nothing"
+    unseen = "_32" if kind.endswith("images") else "nothing"
     files = promised_files(path, read_manifest(path), split)
     return [file.path for file in files if file.shard and unseen not in str(file.path)]
 
@@ -120,3 +129,38 @@ def test_a_dataset_behind_a_link_and_links_within_it_are_read(made: Made, tmp_pa
     (tmp_path / "link").symlink_to(out)
     there, here = open_any("images", tmp_path / "link"), open_any("images", out)
     assert np.array_equal(there[0]["image"], here[0]["image"])
+
+
+def state(out: Path, name: str, value: Any) -> None:
+    """Let a manifest that is otherwise whole state something else in its recipe."""
+    path = out / "manifest.json"
+    found = json.loads(path.read_bytes())
+    del found["crc32c"]
+    found["recipe"][name] = value
+    path.write_bytes(to_json({**found, "crc32c": crc32c_digits(to_json(found))}))
+
+
+@pytest.mark.parametrize("value", [None, -1, 256, 1.0, True, "7", [], {}])
+def test_a_padding_that_masks_cannot_hold_is_refused(
+    value: Any, made: Made, tmp_path: Path
+) -> None:
+    out = Path(shutil.copytree(made("ragged images", "tensor")[1], tmp_path / "out"))
+    state(out, "mask_padding", value)
+    with pytest.raises(
+        FormatError, match=r"recipe.mask_padding: got .*expected an integer in 0..255"
+    ):
+        open_any("ragged images", out)
+    photos = Path(shutil.copytree(made("images", "tensor")[1], tmp_path / "photos"))
+    state(photos, "mask_padding", value)
+    assert open_any("images", photos)[0]  # it has no masks
+
+
+@pytest.mark.parametrize("name", ["text", "null_values"])
+@pytest.mark.parametrize("value", [None, 1, "note", {}, [1], [None]])
+def test_an_encoder_refuses_names_that_are_none(
+    name: str, value: Any, made: Made, tmp_path: Path
+) -> None:
+    out = Path(shutil.copytree(made("table", "tensor")[1], tmp_path / "out"))
+    state(out, name, value)
+    with pytest.raises(FormatError, match=rf"recipe.{name}: got .*expected (an array|a string)"):
+        TableEncoder(out)
