@@ -56,7 +56,9 @@ class Augment(nn.Module):
     ) -> None:
         super().__init__()
         square = (size, size) if isinstance(size, int) else size
-        self.boxes = Boxes(size=square, scale=scale, ratio=ratio, padding=padding, flip=flip)
+        self.boxes = Boxes(
+            size=_pair(square), scale=_pair(scale), ratio=_pair(ratio), padding=padding, flip=flip
+        )
 
     def draw(
         self, indices: NDArray[np.int64], height: int, width: int, *, seed: int = 0, epoch: int = 0
@@ -162,6 +164,11 @@ class Augment(nn.Module):
             f"size={boxes.size}, scale={boxes.scale}, ratio={boxes.ratio}, "
             f"padding={boxes.padding}, flip={boxes.flip}"
         )
+
+
+def _pair(value: Any) -> Any:
+    """Return what was given as a list, as in a file of options, as the tuple that it stands for."""
+    return tuple(value) if isinstance(value, list) else value
 
 
 def _cropped(rows: Tensor, boxes: Tensor, size: tuple[int, int]) -> Tensor:

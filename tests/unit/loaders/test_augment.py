@@ -1,3 +1,4 @@
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -157,6 +158,16 @@ GOLDEN_BOXES = [[13, 59, 226, 171, 0], [5, 0, 243, 285, 1], [28, 50, 178, 197, 1
     ("options", "message"),
     [
         ({"size": 0}, "size="),
+        ({"size": "224"}, r"size='224': expected positive integers, \(height, width\)"),
+        ({"size": (1.5, 2)}, "size="),
+        ({"size": (1, 2, 3)}, "size="),
+        ({"size": True}, "size="),
+        ({"flip": "0.5"}, "flip='0.5': expected a probability"),
+        ({"flip": math.nan}, "flip=nan"),
+        ({"size": 4, "scale": 0.5}, "scale=0.5: expected"),
+        ({"size": 4, "scale": (math.nan, 1.0)}, "scale="),
+        ({"size": 4, "ratio": (1.0,)}, "ratio="),
+        ({"size": 4, "ratio": (1.0, math.inf)}, "ratio="),
         ({"size": 4, "padding": -1}, "padding=-1: expected >= 0"),
         ({"flip": 1.5}, "flip=1.5"),
         ({"size": 4, "scale": (0.5, 0.1)}, "scale="),
@@ -169,6 +180,12 @@ GOLDEN_BOXES = [[13, 59, 226, 171, 0], [5, 0, 243, 285, 1], [28, 50, 178, 197, 1
 def test_options_out_of_range_are_refused(options: Any, message: str) -> None:
     with pytest.raises(SelectionError, match=message):
         Augment(**options)
+
+
+def test_lists_stand_for_pairs() -> None:
+    images = stored_images(torch.uint8, (5, 8, 8, 3)).permute(0, 3, 1, 2)
+    given = Augment([4, 6], scale=[0.2, 1.0], ratio=[0.5, 2.0])(images, range(5))
+    assert torch.equal(given, Augment((4, 6), scale=(0.2, 1.0), ratio=(0.5, 2.0))(images, range(5)))
 
 
 def test_images_that_do_not_fit_are_refused() -> None:
