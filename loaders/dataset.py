@@ -13,11 +13,13 @@ from numpy.typing import NDArray
 
 from loaders.errors import FormatError, SelectionError
 from loaders.field_rows import FieldRows
+from loaders.format.files import MANIFEST
 from loaders.format.promised import expect_sizes
 from loaders.format.spec import (
     Manifest,
     read_manifest,
 )
+from loaders.format.strict import Place
 from loaders.images import Shown, Size, image_views
 from loaders.samples import CLASS, Batch, SampleDataset
 from loaders.split_columns import SplitColumns
@@ -25,6 +27,9 @@ from loaders.views import Part, Take, View, fresh
 
 _VIEWS: Final[Mapping[str, Callable[..., tuple[Shown, ...]]]] = {"images": image_views}
 """Kind in the manifest -> what samples of that kind show."""
+
+_MOST: Final = (1 << 16) - 1
+"""Of what masks are stored as."""
 
 
 def open_dataset(
@@ -115,9 +120,10 @@ class ShardDataset(SampleDataset):
         self._columns = SplitColumns(path, split, self.manifest, verify=verify)
         make = _VIEWS[self.manifest.kind]
         fill = self.manifest.recipe.get("mask_padding", 0)
-        self.shown = make(
-            self._spec, size, str(path), self._columns, padded=padded, mask_fill=int(fill)
+        fill = (
+            Place(str(path / MANIFEST)).at("recipe.mask_padding").integer(fill, low=0, high=_MOST)
         )
+        self.shown = make(self._spec, size, str(path), self._columns, padded=padded, mask_fill=fill)
         self.views: tuple[Part, ...] = tuple(p for shown in self.shown for p in shown.parts())
         fixed = {v.name: v.field.name for v in self.shown if isinstance(v, View)}
         self._ragged = [shown for shown in self.shown if not isinstance(shown, View)]

@@ -57,7 +57,7 @@ class Finish:
 
         Raises:
             SelectionError: The dataset has no images.
-            ImageTypeError: They are neither uint8 nor uint16.
+            ImageTypeError: They are neither uint8 nor uint16, or differ in size.
             NormalizeError: They have other channels than the statistics.
         """
         if augment is None and normalize is None:
@@ -124,6 +124,11 @@ def _image_shape(dataset: Gatherable, option: str) -> tuple[int, int, int]:
     for part in dataset.views:
         if part.name != IMAGE:
             continue
+        if not part.fixed:
+            raise ImageTypeError(
+                f"{dataset.path}: {option}: pictures of different sizes are no one tensor: store "
+                f"one size, or leave {option} out and work on each in the training loop"
+            )
         shape, dtype = part.layout(np.zeros(1, np.int64))
         if dtype.name not in _STORED or len(shape) != 4:
             raise ImageTypeError(

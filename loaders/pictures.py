@@ -99,7 +99,7 @@ class RaggedField:
         transforms = columns.rows(self.transform, places)
         for place, size, transform, length in zip(places, sizes, transforms, lengths, strict=True):
             size[:] = transform[_BOTTOM], transform[_RIGHT]
-            if size[0] * size[1] != length:
+            if size[0] * size[1] != length or not length:
                 what = f"{length} pixels, its size is {size[1]} x {size[0]}"
                 raise columns.broken(self.field.name, place, what)
 
@@ -118,7 +118,7 @@ class RaggedField:
         is_image = pixels and bool(self.field.shape)
         if not self.padded:
             return {self.name: [p.permute(2, 0, 1) if is_image else p for p in found]}
-        filled, mask = _pad(found, sizes, self.fill, values)
+        filled, mask = _pad(found, sizes, 2 if pixels else 1, self.fill, values)
         return {
             self.name: filled.permute(0, 3, 1, 2) if is_image else filled,
             f"{self.name}_valid": mask,
@@ -126,11 +126,10 @@ class RaggedField:
 
 
 def _pad(
-    pieces: Sequence[Tensor], sizes: Sequence[Sequence[int]], fill: int, like: Tensor
+    pieces: Sequence[Tensor], sizes: Sequence[Sequence[int]], sides: int, fill: int, like: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Lay pieces into the corner of one tensor: [B, most..., *rest], and bool [B, most...]."""
-    sides = len(sizes[0]) if sizes else 0
-    most = [max(size[axis] for size in sizes) for axis in range(sides)]
+    most = [max((size[axis] for size in sizes), default=0) for axis in range(sides)]
     rest = like.shape[1:]
     filled = torch.full((len(pieces), *most, *rest), fill, dtype=like.dtype, device=like.device)
     mask = torch.zeros((len(pieces), *most), dtype=torch.bool, device=like.device)
