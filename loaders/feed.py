@@ -59,7 +59,8 @@ def open_feed(
     """
     ranks, resident = 1, None
     if residency != "disk":
-        estimate = estimate_residency(dataset, device=device, world_size=share.world_size)
+        # For this rank alone: others may have their copies already. `Loader` asked for all.
+        estimate = estimate_residency(dataset, device=device)
         estimate.check(residency, dataset)
         total = estimate.stored_nbytes if residency == "ram" else estimate.row_nbytes
         with Progress(dataset, total or 0, quiet=share.rank > 0) as progress:
