@@ -1,4 +1,4 @@
-"""Which part of each image an epoch shows: a pure function of seed, epoch and sample index."""
+"""Which part of each image an epoch shows: a pure function of seed, epoch and place in it."""
 
 import hashlib
 import math

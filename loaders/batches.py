@@ -74,8 +74,8 @@ class Loader:
             line on stderr says which. `estimate_residency` tells it beforehand.
         normalize: Batches have "image" normalized, made where they arrive and beside the model's
             work: `Normalize.for_dataset(dataset, dtype=torch.bfloat16)`.
-        augment: Batches have "image" cut and flipped at random by seed, epoch and sample, before
-            it is normalized.
+        augment: Batches have "image" cut and flipped at random by seed, epoch and place in it,
+            before it is normalized.
 
     Raises:
         SelectionError: An option is out of range or contradicts another, no batch is full where

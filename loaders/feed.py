@@ -107,7 +107,7 @@ class HostFeed:
         buffers = {name: self._pool.take(*layout) for name, layout in layouts.items()}
         self._dataset.gather_into(wanted.indices, buffers)
         rows = {name: torch.from_numpy(buffer) for name, buffer in buffers.items()}
-        drawn = self._finish.draw(wanted.indices, epoch)
+        drawn = self._finish.draw(wanted.positions, epoch)
         rows = self._finish.rows(rows | {n: torch.from_numpy(v) for n, v in drawn.items()})
         batch = dict(self._dataset.show(rows, self._pool.take))
         if wanted.valid is not None:
@@ -177,7 +177,7 @@ class DeviceFeed:
         """Fill a slot with what travels to the device, and gather beside it what does not."""
         indices = wanted.indices
         layout = {part.name: part.layout(indices) for part in self._travels}
-        beside: Rows = {**self._finish.draw(indices, epoch)}
+        beside: Rows = {**self._finish.draw(wanted.positions, epoch)}
         if self._resident is not None:
             beside[_INDEX] = indices
         if wanted.valid is not None:

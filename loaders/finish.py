@@ -84,11 +84,17 @@ class Finish:
             return {}
         return {IMAGE: self.normalize}
 
-    def draw(self, indices: NDArray[np.int64], epoch: int) -> dict[str, NDArray[np.int32]]:
-        """Return what has to be known of the samples [B] of a batch: their boxes, if any."""
+    def draw(self, positions: NDArray[np.int64], epoch: int) -> dict[str, NDArray[np.int32]]:
+        """Return what has to be known of a batch: the boxes of its samples, if any.
+
+        Args:
+            positions: [B] places of the samples in the epoch. Not which samples they are: one that
+                is drawn again, as by `Weighted`, would be shown as it was before.
+            epoch: Its number.
+        """
         if self.augment is None:
             return {}
-        return {BOXES: self.augment.draw(indices, *self.size, seed=self.seed, epoch=epoch)}
+        return {BOXES: self.augment.draw(positions, *self.size, seed=self.seed, epoch=epoch)}
 
     def rows(self, rows: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Augment and normalize the images among the rows of a batch.
