@@ -55,6 +55,11 @@ class MixedPart:
         widths = {part.layout(_PROBE)[0] for part in self.parts if part.fixed}
         return len(widths) == 1 and all(part.fixed for part in self.parts)
 
+    @property
+    def apart(self) -> bool:
+        """Whether it can be gathered without the others."""
+        return all(part.apart for part in self.parts)
+
     def layout(self, indices: NDArray[np.int64]) -> tuple[tuple[int, ...], np.dtype[Any]]:
         """Return shape and dtype of the array for the samples [B] of a batch."""
         found = [self.parts[s].layout(local) for s, _, local in self.split_up(indices)]

@@ -120,6 +120,7 @@ class ListPart:
     rows: ListRows
     on_device: bool = True
     fixed: bool = False
+    apart: bool = False
 
     @property
     def name(self) -> str:
