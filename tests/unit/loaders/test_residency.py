@@ -196,6 +196,7 @@ def test_a_rank_that_comes_last_is_not_refused_for_the_copies_of_the_others(
 
     monkeypatch.setattr(feed, "estimate_residency", estimate)
     monkeypatch.setattr(feed, "Resident", take)
+    monkeypatch.setattr(feed, "side_stream", lambda device: None)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 8)
     for rank in range(8):
         share = Share(count=18, batch_size=1, rank=rank, world_size=8)
