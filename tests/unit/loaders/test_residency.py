@@ -170,6 +170,10 @@ def test_memory_that_went_since_the_loader_was_made_is_told_too(
     monkeypatch.setattr(residency, "free_ram", lambda: 10)
     with pytest.raises(SelectionError, match="RAM has 10 free"):
         next(iter(loader))
+    monkeypatch.setattr(residency, "free_ram", lambda: 1 << 30)
+    first = Loader(datasets["blocks"], 3)  # the pass that failed was none
+    assert all(map(same, list(loader), list(first)))
+    assert loader.state_dict() == first.state_dict()
 
 
 def test_a_rank_that_comes_last_is_not_refused_for_the_copies_of_the_others(
