@@ -13,7 +13,6 @@ from loaders.state import tokens_each
 from loaders.table_lists import ListPart
 from loaders.tables import TableDataset
 from loaders.token_rows import Chat, Padded
-from loaders.token_store import TOKENS
 from loaders.token_views import TokenPart, TokenView, count_of
 from loaders.views import Gatherable, Part, View
 
@@ -131,7 +130,7 @@ def _as_long_as_the_longest(dataset: Gatherable) -> str | None:
     """Return what a table has beside its records, if anything."""
     if not isinstance(dataset, TableDataset):
         return None
-    tokens = any(part.name == TOKENS for part in dataset.views)
+    tokens = any(isinstance(part, TokenPart) for part in dataset.views)
     lists = any(isinstance(part, ListPart) for part in dataset.views)
     return "tokens" if tokens else "lists" if lists else None
 

@@ -12,6 +12,7 @@ import statistics
 import sys
 import tempfile
 from collections.abc import Iterator
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -78,19 +79,23 @@ def _check_shares(dataset: Any, place: Residency, last: Last, device: torch.devi
 
 
 def measure_training(setting: Setting, dataset: Any, rank: int, world: int) -> Iterator[str]:
-    """Yield a line for each residency: images a second of one GPU and of all of them."""
+    """Yield a line for each way to get batches: images a second of one GPU and of all of them."""
     alone = training_step(setting) if rank == 0 else None
     together = training_step(setting, _spread) if world > 1 else None
-    for place in _PLACES:
-        one = endless(setting, dataset, place, rank=0, world_size=1)
-        every = endless(setting, dataset, place)
+    for place in ("fixed batch", *_PLACES):
+        # A batch that never changes shows how well the training itself is spread.
+        served = "device" if place == "fixed batch" else place
+        one = endless(setting, dataset, served, rank=0, world_size=1)
+        every = endless(setting, dataset, served)
+        if place == "fixed batch":
+            one, every = repeat(next(one)), repeat(next(every))
         runs: list[tuple[float, float]] = []
         for number in range(setting.rounds + 1):
             found = (_seconds(setting, alone, one), _seconds(setting, together, every))
             if number:  # the first compiles
                 runs.append(found)
         first = statistics.median(seconds for seconds, _ in runs)
-        line = f"ResNet-50 {place:7} one {setting.batch_size / first:10,.1f} images/s"
+        line = f"ResNet-50 {place:11} one {setting.batch_size / first:10,.1f} images/s"
         if together is not None:
             all_of_them = statistics.median(seconds for _, seconds in runs)
             ratios = [world * ours / theirs for ours, theirs in runs]

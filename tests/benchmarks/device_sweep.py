@@ -40,8 +40,8 @@ def sweep(setting: Setting, dataset: Any, links: dict[str, float]) -> Iterator[s
     often = drawn_often(setting, dataset)
     for name, values in (
         ("_MOST_THREADS", (2, 4, 8, 12, 16)),
-        ("_PIECE", (1 << 20, 1 << 21, 1 << 22, 1 << 23, 1 << 26)),
-        ("_SLOTS_AHEAD", (1, 2, 3, 4)),
+        ("_PIECE", (1 << 21, 1 << 22, 1 << 23, 1 << 25)),
+        ("_SLOTS_AHEAD", (1, 2, 6)),
     ):
         for value in values:
             with patched(feed, name, value):

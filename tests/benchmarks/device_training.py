@@ -28,10 +28,10 @@ def training_step(setting: Setting, spread: Callable[[Any], Any] | None = None) 
     torch.manual_seed(0)
     model: Any = resnet50(CLASSES, part=setting.part).to(setting.device, torch.bfloat16)
     model = model.to(memory_format=torch.channels_last)
-    if spread is not None:
-        model = spread(model)
     optimizer = torch.optim.SGD(model.parameters(), 0.01, momentum=0.9)
-    forward: Any = torch.compile(model) if setting.compiled else model
+    forward: Any = torch.compile(model, dynamic=False) if setting.compiled else model
+    if spread is not None:
+        forward = spread(forward)  # around the whole graph: inside, it would be cut at each bucket
 
     def step(batch: dict[str, Any]) -> None:
         loss = torch.nn.functional.cross_entropy(forward(batch["image"]).float(), batch["label"])
