@@ -1,8 +1,8 @@
 """Random crops, flips and resized crops of a batch, on the device where it is.
 
-The same sample of the same epoch is cut alike on any device, in any process, for any batch size,
-number of threads and of ranks: boxes follow from seed, epoch and sample index, and pixels between
-pixels are worked out with integers.
+The same place of the same epoch is cut alike on any device, in any process, for any batch size,
+number of threads and of ranks: boxes follow from seed, epoch and place, and pixels between pixels
+are worked out with integers. A sample that is drawn again in an epoch is cut anew.
 """
 
 from typing import Any, Final
@@ -31,7 +31,7 @@ class Augment(nn.Module):
     Without `scale`, boxes of `size` are cut out of the image, which `padding` surrounds with zeros.
     With it, boxes of a random share of the area and random proportions are scaled to `size`,
     bilinear without smoothing: where boxes are more than twice `size`, store a smaller size. Give
-    it to a `Loader`, which knows seed, epoch and indices.
+    it to a `Loader`, which knows seed, epoch and places.
 
     Args:
         size: What is shown, a square or (height, width). None: whole images, or with `padding`
@@ -56,7 +56,9 @@ class Augment(nn.Module):
     ) -> None:
         super().__init__()
         square = (size, size) if isinstance(size, int) else size
-        self.boxes = Boxes(size=square, scale=scale, ratio=ratio, padding=padding, flip=flip)
+        self.boxes = Boxes(
+            size=_pair(square), scale=_pair(scale), ratio=_pair(ratio), padding=padding, flip=flip
+        )
 
     def draw(
         self, indices: NDArray[np.int64], height: int, width: int, *, seed: int = 0, epoch: int = 0
@@ -64,7 +66,7 @@ class Augment(nn.Module):
         """Return which part of each image is shown.
 
         Args:
-            indices: [B] which samples of the dataset they are.
+            indices: [B] what tells them apart: a `Loader` gives their places in the epoch.
             height: Of the images.
             width: Of the images.
             seed: Any integer >= 0.
@@ -84,7 +86,8 @@ class Augment(nn.Module):
 
         Args:
             images: [B, C, H, W] uint8 or uint16 on any device.
-            indices: [B] integers, which samples of the dataset they are; best in host memory.
+            indices: [B] integers that tell them apart, such as which samples of the dataset they
+                are; best in host memory. A `Loader` gives their places in the epoch.
             seed: Any integer >= 0.
             epoch: Number of the epoch.
 
@@ -162,6 +165,11 @@ class Augment(nn.Module):
             f"size={boxes.size}, scale={boxes.scale}, ratio={boxes.ratio}, "
             f"padding={boxes.padding}, flip={boxes.flip}"
         )
+
+
+def _pair(value: Any) -> Any:
+    """Return what was given as a list, as in a file of options, as the tuple that it stands for."""
+    return tuple(value) if isinstance(value, list) else value
 
 
 def _cropped(rows: Tensor, boxes: Tensor, size: tuple[int, int]) -> Tensor:

@@ -1,10 +1,10 @@
-"""Which part of each image an epoch shows: a pure function of seed, epoch and sample index."""
+"""Which part of each image an epoch shows: a pure function of seed, epoch and place in it."""
 
 import hashlib
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,9 @@ TOP, LEFT, HEIGHT, WIDTH, FLIPPED = range(5)
 _TRIES: Final = 10
 _STEPS: Final = 1024
 """Proportions that a box can have, evenly spaced in their logarithm."""
+
+_LARGEST: Final = 1 << 16
+"""Of proportions: wider than any image."""
 
 _ONE: Final = 1 << 16
 _MASK: Final = np.uint64(0xFFFFFFFF)
@@ -45,14 +48,17 @@ class Boxes:
 
     def __post_init__(self) -> None:
         wrong = [
-            (self.size is not None and min(self.size) < 1, "size", self.size, "positive integers"),
+            (not _is_size(self.size), "size", self.size, "positive integers, (height, width)"),
             (type(self.padding) is not int or self.padding < 0, "padding", self.padding, ">= 0"),
-            (not 0 <= self.flip <= 1, "flip", self.flip, "a probability in 0..1"),
-            (not 0 < self.ratio[0] <= self.ratio[1], "ratio", self.ratio, "0 < least <= greatest"),
+            (not _is_pair((0, self.flip), 0, 1), "flip", self.flip, "a probability in 0..1"),
+            (
+                not (_is_pair(self.ratio, 0, _LARGEST) and self.ratio[0] > 0),
+                *("ratio", self.ratio, "0 < least <= greatest"),
+            ),
         ]
         if self.scale is not None:
-            low, high = self.scale
-            wrong.append((not 0 < low <= high <= 1, "scale", self.scale, "0 < least <= most <= 1"))
+            is_share = _is_pair(self.scale, 0, 1) and self.scale[0] > 0
+            wrong.append((not is_share, "scale", self.scale, "0 < least <= most <= 1"))
             wrong.append((self.size is None, "scale", self.scale, "a size as well"))
             wrong.append((self.padding > 0, "scale", self.scale, "no padding"))
         for is_wrong, name, value, expected in wrong:
@@ -130,6 +136,21 @@ class Boxes:
         whole = (min(height, round(width / own)), min(width, round(height * own)))
         found[found[:, 0] == 0] = max(1, whole[0]), max(1, whole[1])
         return found
+
+
+def _is_size(value: Any) -> bool:
+    if value is None:
+        return True
+    sides = value if isinstance(value, tuple) else ()
+    return len(sides) == 2 and all(type(side) is int and side >= 1 for side in sides)
+
+
+def _is_pair(value: Any, low: float, high: float) -> bool:
+    """Return whether it is two numbers of a range, the first not the greater."""
+    pair = value if isinstance(value, tuple) else ()
+    if len(pair) != 2 or not all(isinstance(number, int | float) for number in pair):
+        return False
+    return bool(low <= pair[0] <= pair[1] <= high)
 
 
 class Draws:

@@ -74,8 +74,8 @@ class Loader:
             line on stderr says which. `estimate_residency` tells it beforehand.
         normalize: Batches have "image" normalized, made where they arrive and beside the model's
             work: `Normalize.for_dataset(dataset, dtype=torch.bfloat16)`.
-        augment: Batches have "image" cut and flipped at random by seed, epoch and sample, before
-            it is normalized.
+        augment: Batches have "image" cut and flipped at random by seed, epoch and place in it,
+            before it is normalized.
 
     Raises:
         SelectionError: An option is out of range or contradicts another, no batch is full where
@@ -210,15 +210,16 @@ class Loader:
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """Start the next epoch, or go on with the one that `load_state_dict` has led into."""
+        feed = self._feed  # first: no epoch has begun where this fails
         place = _Place(self._place.epoch + 1) if self._place.begun else self._place
         place.begun = True
         self._place = place
-        return self._run(place)
+        return self._run(feed, place)
 
-    def _run(self, place: _Place) -> Generator[dict[str, Any], None, None]:
+    def _run(self, feed: Feed, place: _Place) -> Generator[dict[str, Any], None, None]:
         starts = self._share.starts(place.samples)
         wanted = self._plan.batches(place.epoch, starts)
-        batches = self._feed.run(wanted, place.epoch)
+        batches = feed.run(wanted, place.epoch)
         try:
             for start in starts:
                 # Not kept in a name, which would keep a batch's memory from being used again.

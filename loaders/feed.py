@@ -67,7 +67,8 @@ def open_feed(
     """
     ranks, resident = 1, None
     if residency != "disk":
-        estimate = estimate_residency(dataset, device=device, world_size=share.world_size)
+        # For this rank alone: others may have their copies already. `Loader` asked for all.
+        estimate = estimate_residency(dataset, device=device)
         estimate.check(residency, dataset)
         total = estimate.stored_nbytes if residency == "ram" else estimate.row_nbytes
         with Progress(dataset, total or 0, quiet=share.rank > 0) as progress:
@@ -114,7 +115,7 @@ class HostFeed:
         buffers = {name: self._pool.take(*layout) for name, layout in layouts.items()}
         self._dataset.gather_into(wanted.indices, buffers)
         rows = {name: torch.from_numpy(buffer) for name, buffer in buffers.items()}
-        drawn = self._finish.draw(wanted.indices, epoch)
+        drawn = self._finish.draw(wanted.positions, epoch)
         rows = self._finish.rows(rows | {n: torch.from_numpy(v) for n, v in drawn.items()})
         batch = dict(self._dataset.show(rows, self._pool.take))
         if wanted.valid is not None:
@@ -187,7 +188,7 @@ class DeviceFeed:
         """Take a slot, and have threads fill it and what does not travel."""
         indices = wanted.indices
         layout = {part.name: part.layout(indices) for part in self._travels}
-        beside: Rows = {**self._finish.draw(indices, epoch)}
+        beside: Rows = {**self._finish.draw(wanted.positions, epoch)}
         if self._resident is not None:
             beside[_INDEX] = indices
         if wanted.valid is not None:

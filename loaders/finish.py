@@ -57,7 +57,7 @@ class Finish:
 
         Raises:
             SelectionError: The dataset has no images.
-            ImageTypeError: They are neither uint8 nor uint16.
+            ImageTypeError: They are neither uint8 nor uint16, or differ in size.
             NormalizeError: They have other channels than the statistics.
         """
         if augment is None and normalize is None:
@@ -84,11 +84,17 @@ class Finish:
             return {}
         return {IMAGE: self.normalize}
 
-    def draw(self, indices: NDArray[np.int64], epoch: int) -> dict[str, NDArray[np.int32]]:
-        """Return what has to be known of the samples [B] of a batch: their boxes, if any."""
+    def draw(self, positions: NDArray[np.int64], epoch: int) -> dict[str, NDArray[np.int32]]:
+        """Return what has to be known of a batch: the boxes of its samples, if any.
+
+        Args:
+            positions: [B] places of the samples in the epoch. Not which samples they are: one that
+                is drawn again, as by `Weighted`, would be shown as it was before.
+            epoch: Its number.
+        """
         if self.augment is None:
             return {}
-        return {BOXES: self.augment.draw(indices, *self.size, seed=self.seed, epoch=epoch)}
+        return {BOXES: self.augment.draw(positions, *self.size, seed=self.seed, epoch=epoch)}
 
     def rows(self, rows: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Augment and normalize the images among the rows of a batch.
@@ -124,6 +130,11 @@ def _image_shape(dataset: Gatherable, option: str) -> tuple[int, int, int]:
     for part in dataset.views:
         if part.name != IMAGE:
             continue
+        if not part.fixed:
+            raise ImageTypeError(
+                f"{dataset.path}: {option}: pictures of different sizes are no one tensor: store "
+                f"one size, or leave {option} out and work on each in the training loop"
+            )
         shape, dtype = part.layout(np.zeros(1, np.int64))
         if dtype.name not in _STORED or len(shape) != 4:
             raise ImageTypeError(

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from loaders.errors import SelectionError
+from loaders.errors import FormatError, SelectionError
 from loaders.format.fields import FieldSpec
 from loaders.format.spec import SplitSpec
 from loaders.format.strict import Place
@@ -55,6 +55,7 @@ def image_views(
         FormatError: Masks cannot hold that.
         SelectionError: The size is not stored, or several are and none was chosen; or there is
             nothing to pad.
+        FormatError: Nothing says how large pictures of any size are.
     """
     stored = {f.name.removeprefix(_PREFIX): f for f in split.fields if f.role == "image"}
     name = _size_name(size, where) if size is not None else None
@@ -65,6 +66,7 @@ def image_views(
         raise SelectionError(f"{where}: {asked}; stored are {', '.join(stored)}: give size=...")
     if padded and not any(field.ragged for field in split.fields):
         raise SelectionError(f"{where}: padded=True: all samples have one size, leave it out")
+    names = {field.name for field in split.fields}
     views: list[Shown] = []
     for field in split.fields:
         entry = field.name.removesuffix(f"_{name}")
@@ -72,6 +74,11 @@ def image_views(
             continue  # of another size
         if field.ragged:
             transform = f"transform_{name}" if field.role in _PIXELS else None
+            if transform is not None and transform not in names:
+                raise FormatError(
+                    f"{where}: field {field.name!r} of pictures of any size has no {transform!r}, "
+                    'which says how large they are; run "prep check" or prepare it again'
+                )
             views.append(
                 RaggedField(
                     name=entry,

@@ -6,6 +6,7 @@ lies between is reserved, holds no memory and is never read.
 """
 
 import ctypes
+import errno
 import math
 import mmap
 import os
@@ -28,6 +29,10 @@ _RESERVED: Final = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE
 
 _FAILED: Final = ctypes.c_void_p(-1).value
 
+_MOST_NBYTES: Final = 1 << 56
+"""More than any processor has addresses. C would cut a larger number down to its lowest 64 bits,
+and files would then be mapped over the memory of others."""
+
 
 class JoinedMap:
     """Rows of many files at addresses that are multiples of a row apart.
@@ -42,12 +47,14 @@ class JoinedMap:
 
     Attributes:
         step: Rows from the first row of a file to that of the next.
+
+    Raises:
+        ShardsError: The system has not so many addresses.
     """
 
     def __init__(self, row_nbytes: int, file_nbytes: int, count: int, what: str) -> None:
         self._row_nbytes = row_nbytes
-        unit = math.lcm(row_nbytes, mmap.PAGESIZE)
-        self._distance = -(-file_nbytes // unit) * unit
+        self._distance = distance(row_nbytes, file_nbytes)
         self.step = self._distance // row_nbytes
         self._nbytes = self._distance * count
         try:
@@ -86,6 +93,12 @@ class JoinedMap:
         return np.asarray(_Bytes(self, address, shape))
 
 
+def distance(row_nbytes: int, file_nbytes: int) -> int:
+    """Return the bytes from the start of a file to that of the next: whole rows and whole pages."""
+    unit = math.lcm(row_nbytes, mmap.PAGESIZE)
+    return -(-file_nbytes // unit) * unit
+
+
 class _Bytes:
     """Memory as NumPy asks for it; keeps the map alive."""
 
@@ -105,6 +118,8 @@ def _map(address: int, nbytes: int, access: int, flags: int, descriptor: int) ->
     Raises:
         OSError: The system refuses.
     """
+    if nbytes > _MOST_NBYTES:
+        raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
     # A library object of our own: argtypes set on a shared one would be everybody's.
     system = ctypes.CDLL(None, use_errno=True)
     system.mmap.restype = ctypes.c_void_p

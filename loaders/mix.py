@@ -155,6 +155,8 @@ class Mix:
             raise SelectionError(
                 f"epoch={epoch.number}: up to {DRAWS} samples can be drawn from a Mix"
             )
+        for dataset in self.sources:  # one may refuse the order, before the first is drawn of it
+            visit(dataset, positions[:0], epoch)
         chosen, earlier = self._proportion.draws(positions + epoch.number * len(self))
         found = np.empty(len(positions), np.int64)
         for s in np.unique(chosen).tolist():

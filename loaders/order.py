@@ -146,6 +146,8 @@ def chosen_window(dataset: Gatherable, *, blocks: bool, window: int | None) -> i
         return None
     if window is not None:
         return window
+    # A dataset may refuse blocks, and says so, not that it cannot be visited as stored.
+    visit(dataset, np.empty(0, np.int64), Epoch(shuffle=True, window=1))
     first = np.arange(min(_PROBED, len(dataset)), dtype=np.int64)
     probe = visit(dataset, first, AS_STORED)
     nbytes = batch_nbytes(dataset.views, probe)

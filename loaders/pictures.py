@@ -101,7 +101,7 @@ class RaggedField:
         transforms = np.empty((len(indices), TRANSFORM), np.uint32)
         self.columns.rows_into(self.transform, indices, transforms)
         sizes[:] = transforms[:, [_BOTTOM, _RIGHT]]
-        wrong = np.flatnonzero(sizes[:, 0] * sizes[:, 1] != lengths)
+        wrong = np.flatnonzero((sizes[:, 0] * sizes[:, 1] != lengths) | (lengths == 0))
         if len(wrong):
             bad = int(wrong[0])
             what = f"{lengths[bad]} pixels, its size is {sizes[bad, 1]} x {sizes[bad, 0]}"
@@ -122,7 +122,7 @@ class RaggedField:
         is_image = pixels and bool(self.field.shape)
         if not self.padded:
             return {self.name: [p.permute(2, 0, 1) if is_image else p for p in found]}
-        filled, mask = _pad(found, sizes, self.fill, values)
+        filled, mask = _pad(found, sizes, 2 if pixels else 1, self.fill, values)
         return {
             self.name: filled.permute(0, 3, 1, 2) if is_image else filled,
             f"{self.name}_valid": mask,
@@ -130,11 +130,10 @@ class RaggedField:
 
 
 def _pad(
-    pieces: Sequence[Tensor], sizes: Sequence[Sequence[int]], fill: int, like: Tensor
+    pieces: Sequence[Tensor], sizes: Sequence[Sequence[int]], sides: int, fill: int, like: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Lay pieces into the corner of one tensor: [B, most..., *rest], and bool [B, most...]."""
-    sides = len(sizes[0]) if sizes else 0
-    most = [max(size[axis] for size in sizes) for axis in range(sides)]
+    most = [max((size[axis] for size in sizes), default=0) for axis in range(sides)]
     rest = like.shape[1:]
     filled = torch.full((len(pieces), *most, *rest), fill, dtype=like.dtype, device=like.device)
     mask = torch.zeros((len(pieces), *most), dtype=torch.bool, device=like.device)

@@ -117,7 +117,7 @@ class ResidencyEstimate:
             raise SelectionError(
                 f"residency={place!r}: {dataset.path}: {dataset.split} wants {nbytes * copies:,} "
                 f'bytes{each}, {where} has {max(0, free):,} free: use residency="auto" or '
-                '"disk", or select fewer samples'
+                '"disk"; a selection takes as much as the whole split'
             )
 
 

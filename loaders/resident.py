@@ -105,10 +105,11 @@ class Resident:
         flat = self._kept[part.name].reshape(-1).view(np.uint8)
         return torch.from_numpy(flat).view(self._count, width)
 
-    def _pieces(self) -> Iterator[NDArray[np.int64]]:
+    def _pieces(self) -> Iterator[range]:
+        # No arrays: threads are given all pieces at once, which would be 8 bytes a sample.
         step = max(1, _PIECE // max(1, self._row_nbytes))
         for first in range(0, self._count, step):
-            yield np.arange(first, min(self._count, first + step), dtype=np.int64)
+            yield range(first, min(self._count, first + step))
 
     def _fill(self) -> Iterator[int]:
         """Gather all samples into memory of the host; yield the bytes that lie there."""
@@ -118,10 +119,10 @@ class Resident:
             for last in threads.map(self._fill_piece, self._pieces()):
                 yield last * self._row_nbytes
 
-    def _fill_piece(self, indices: NDArray[np.int64]) -> int:
-        own = {name: _slice(rows, indices) for name, rows in self._kept.items()}
-        self._dataset.gather_into(indices, own)
-        return int(indices[-1]) + 1
+    def _fill_piece(self, piece: range) -> int:
+        own = {name: rows[piece.start : piece.stop] for name, rows in self._kept.items()}
+        self._dataset.gather_into(_indices(piece), own)
+        return piece.stop
 
     def _send(self) -> Iterator[int]:
         """Gather all samples through a page-locked ring to the device."""
@@ -141,12 +142,13 @@ class Resident:
             ring.close()
             slots.close()
 
-    def _nbytes(self, indices: NDArray[np.int64]) -> int:
-        return len(indices) * self._row_nbytes
+    def _nbytes(self, piece: range) -> int:
+        return len(piece) * self._row_nbytes
 
-    def _fill_slot(self, ring: PinnedRing, indices: NDArray[np.int64]) -> Slot:
+    def _fill_slot(self, ring: PinnedRing, piece: range) -> Slot:
+        indices = _indices(piece)
         slot = ring.acquire({part.name: part.layout(indices) for part in self._travel})
-        kept = {name: _slice(rows, indices) for name, rows in self._kept.items()}
+        kept = {name: rows[piece.start : piece.stop] for name, rows in self._kept.items()}
         self._dataset.gather_into(indices, {**slot.arrays, **kept})
         return slot
 
@@ -187,8 +189,8 @@ class Resident:
         return {name: self._kept[name].take(indices, axis=0, mode="clip") for name in names}
 
 
-def _slice(rows: NDArray[Any], indices: NDArray[np.int64]) -> NDArray[Any]:
-    return rows[indices[0] : indices[-1] + 1]
+def _indices(piece: range) -> NDArray[np.int64]:
+    return np.arange(piece.start, piece.stop, dtype=np.int64)
 
 
 def _lock_pages(rows: Tensor, owner: object, device: torch.device) -> None:

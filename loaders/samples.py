@@ -221,8 +221,17 @@ class SampleDataset(Dataset[dict[str, Any]], ABC):
 
         Raises:
             SelectionError: Samples have no class.
+            FormatError: A stored number is that of none.
         """
-        return pick(self._codes(CLASS)[0], self._chosen).astype(np.int64)
+        codes, numbers = self._codes(CLASS)
+        labels = pick(codes, self._chosen).astype(np.int64)
+        bad = np.flatnonzero((labels < 0) | (labels >= len(numbers)))
+        if len(bad):
+            raise FormatError(
+                f"{self.path}: {self.split}: class {labels[bad[0]]} of sample {bad[0]}, there are "
+                f'{len(numbers)} classes; run "prep check" or prepare it again'
+            )
+        return labels
 
 
 def _reopen(

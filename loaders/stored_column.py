@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,13 @@ from numpy.typing import NDArray
 from loaders.format.columns import open_column
 from loaders.format.containers import CONTAINERS
 from loaders.format.spec import Manifest
-from loaders.joined_map import JoinedMap
+from loaders.joined_map import JoinedMap, distance
+
+_ADDRESSES: Final = 1 << 40
+"""Bytes of addresses that one column may take, or twice its size. Rows of an odd size lie 4,096
+rows apart from file to file: of 4,095 x 4,095 pixels 206 GB."""
+
+_MOST_PIECES: Final = 1 << 16
 
 
 class StoredColumn:
@@ -19,13 +25,16 @@ class StoredColumn:
 
     Args:
         counts: [shards] rows of each; where there are none, there is nothing to open.
-        whole: [rows, *shape] of all shards, and what lies between them.
-        firsts: [shards] the row of `whole` at which each begins.
+        whole: [rows, *shape] of all shards, and what lies between them; of rows in several pieces
+            [pieces, bytes of one] uint8.
+        firsts: [shards] the row, or the piece, of `whole` at which each begins.
         opener: Shard -> its map, which is its part of `whole` from then on.
+        pieces: In which a row is gathered.
 
     Attributes:
         whole: As given; rows of shards that were not touched must not be read.
         firsts: As given, int64.
+        pieces: As given.
     """
 
     def __init__(
@@ -34,9 +43,11 @@ class StoredColumn:
         whole: NDArray[Any],
         firsts: NDArray[np.int64],
         opener: Callable[[int], NDArray[Any]],
+        pieces: int = 1,
     ) -> None:
         self.whole = whole
         self.firsts = firsts
+        self.pieces = pieces
         self._filled = np.flatnonzero(counts).tolist()
         self._is_filled = counts > 0
         self._opener = opener
@@ -73,7 +84,13 @@ class StoredColumn:
 
 
 def stored_column(
-    path: Path, manifest: Manifest, split: str, name: str, *, verify: bool = False
+    path: Path,
+    manifest: Manifest,
+    split: str,
+    name: str,
+    *,
+    verify: bool = False,
+    in_pieces: bool = False,
 ) -> StoredColumn:
     """Return a column of a dataset: of offsets as int64, of all else as stored.
 
@@ -83,6 +100,7 @@ def stored_column(
         split: The split's name.
         name: Of the column.
         verify: Compare checksums when shards are first touched.
+        in_pieces: Rows may be gathered in pieces, where they would lie too far apart as wholes.
 
     Raises:
         ShardsError: The system has not so many addresses to give.
@@ -95,13 +113,29 @@ def stored_column(
     if not counts.any():
         return StoredColumn(counts, np.empty((0, *column.shape), dtype), 0 * counts, opener)
     largest = max(container.shard_nbytes(column, n, spec.capacity) for n in {*rows})
-    joined = JoinedMap(column.nbytes, largest, len(rows), f"{path}: {split}")
-    firsts = np.arange(len(rows)) * joined.step
-    reach = int(firsts[-1]) + rows[-1]
-    whole = joined.rows(len(container.prefix(column, 0)), reach).reshape(-1).view(dtype)
+    filled = np.flatnonzero(counts)
+    pieces = _pieces(column.nbytes, largest, len(filled)) if in_pieces else 1
+    joined = JoinedMap(column.nbytes // pieces, largest, len(filled), f"{path}: {split}")
+    # Shards without rows have no file and take no place.
+    places = np.maximum(np.cumsum(counts > 0) - 1, 0)
+    firsts = places * joined.step
+    reach = int(firsts[filled[-1]]) + rows[filled[-1]] * pieces
+    whole = joined.rows(len(container.prefix(column, 0)), reach)
+    if pieces == 1:
+        whole = whole.reshape(-1).view(dtype).reshape(reach, *column.shape)
     return StoredColumn(
         counts,
-        whole.reshape(reach, *column.shape),
+        whole,
         firsts,
-        lambda shard: opener(shard, joined.place(shard)),
+        lambda shard: opener(shard, joined.place(int(places[shard]))),
+        pieces,
     )
+
+
+def _pieces(row_nbytes: int, file_nbytes: int, count: int) -> int:
+    """Return in how many pieces a row is gathered: as few as keep the files near to each other."""
+    most = max(_ADDRESSES, 2 * file_nbytes * count)
+    for pieces in range(1, min(_MOST_PIECES, row_nbytes) + 1):
+        if row_nbytes % pieces == 0 and distance(row_nbytes // pieces, file_nbytes) * count <= most:
+            return pieces
+    return 1

@@ -36,6 +36,8 @@ class StoredColumns:
 
     def views(self, records: Tensor) -> dict[str, Tensor]:
         """Return dtype -> [B, columns] of it over [B, itemsize] uint8, on their device."""
+        if not len(records):  # of no records torch may know no strides
+            records = records.new_empty(records.shape)
         return {
             dtype: records[:, span].view(TORCH_DTYPES[dtype]) for dtype, span in self.spans.items()
         }

@@ -267,7 +267,8 @@ class TableDataset(SampleDataset):
             return super()._codes(field)
         codes = self._rows.column(record_places(self._record)[spec.name], spec.dtype)
         numbers = {value: code for code, value in enumerate(values, first)}
-        return (codes - 1 if spec.kind == "boolean" else codes), numbers
+        # Wider, so that a missing value, which no target has, does not become 255.
+        return (codes.astype(np.int16) - 1 if spec.kind == "boolean" else codes), numbers
 
     def gather_into(self, indices: NDArray[np.int64], buffers: Mapping[str, NDArray[Any]]) -> None:
         """Copy the records of a batch into an array of the caller.

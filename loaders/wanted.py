@@ -18,9 +18,16 @@ _PERMUTED: Final = 16_384
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The samples of a batch: [B] indices, and [B] which of them are no fillers, if asked for."""
+    """The samples of a batch.
+
+    Attributes:
+        indices: [B] which samples.
+        positions: [B] their places in the epoch: of draws with replacement each has its own.
+        valid: [B] which of them are no fillers, if asked for.
+    """
 
     indices: NDArray[np.int64]
+    positions: NDArray[np.int64]
     valid: NDArray[np.bool_] | None
 
 
@@ -61,8 +68,11 @@ class Plan:
         for first in range(0, len(starts), batches):
             positions, valid = self.share.positions(starts[first : first + batches])
             indices = self._visit(positions.reshape(-1), epoch).reshape(positions.shape)
-            for row, known in zip(indices, valid, strict=True):
-                yield Wanted(row[known] if last is None else row, known if last == "pad" else None)
+            for row, places, known in zip(indices, positions, valid, strict=True):
+                if last is None:
+                    yield Wanted(row[known], places[known], None)
+                else:
+                    yield Wanted(row, places, known if last == "pad" else None)
 
     def _visit(self, positions: NDArray[np.int64], number: int) -> NDArray[np.int64]:
         shuffle = bool(self.shuffle)

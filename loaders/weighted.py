@@ -157,6 +157,8 @@ def _balanced(dataset: SampleDataset, weights: str) -> NDArray[np.float64]:
     if weights != "balanced":
         raise SelectionError(f'weights={weights!r}: expected "balanced" or one number a sample')
     labels = dataset.read_labels()
+    if not len(labels):
+        raise SelectionError(f"{dataset.path}: {dataset.split} has no samples to draw from")
     counts = np.bincount(labels, minlength=1)
     return np.divide(1.0, np.maximum(counts, 1), dtype=np.float64).take(labels)
 

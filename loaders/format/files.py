@@ -196,6 +196,7 @@ def map_file(path: Path, nbytes: int, place: Place | None = None) -> NDArray[np.
     Raises:
         MissingShardError: The file is not there.
         FormatError: It is not a regular file or has another size.
+        ShardsError: The process has too many maps, or no addresses left.
     """
     try:
         # Never block on a FIFO that took the file's place.
@@ -218,6 +219,12 @@ def map_file(path: Path, nbytes: int, place: Place | None = None) -> NDArray[np.
             return np.empty(0, np.uint8)
         return (place or _map)(descriptor, nbytes)
     except OSError as error:
+        if error.errno == errno.ENOMEM:
+            raise ShardsError(
+                f"{path}: no room for another map of {nbytes:,} bytes: raise the number of maps of "
+                'a process ("sysctl vm.max_map_count"), where it is limited its addresses '
+                '("ulimit -v"), or prepare the dataset with a larger --shard-size'
+            ) from error
         raise FormatError(f"{path}: cannot be mapped: {error.strerror}") from error
     finally:
         os.close(descriptor)

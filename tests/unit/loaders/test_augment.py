@@ -1,3 +1,4 @@
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,16 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loaders import Augment, ImageTypeError, Loader, Normalize, SelectionError, open_dataset
+from loaders import (
+    Augment,
+    ImageTypeError,
+    Loader,
+    Mix,
+    Normalize,
+    SelectionError,
+    Weighted,
+    open_dataset,
+)
 from loaders.augment_boxes import FLIPPED, HEIGHT, LEFT, TOP, WIDTH, Boxes, Draws
 from loaders.finish import BOXES
 
@@ -157,6 +167,16 @@ GOLDEN_BOXES = [[13, 59, 226, 171, 0], [5, 0, 243, 285, 1], [28, 50, 178, 197, 1
     ("options", "message"),
     [
         ({"size": 0}, "size="),
+        ({"size": "224"}, r"size='224': expected positive integers, \(height, width\)"),
+        ({"size": (1.5, 2)}, "size="),
+        ({"size": (1, 2, 3)}, "size="),
+        ({"size": True}, "size="),
+        ({"flip": "0.5"}, "flip='0.5': expected a probability"),
+        ({"flip": math.nan}, "flip=nan"),
+        ({"size": 4, "scale": 0.5}, "scale=0.5: expected"),
+        ({"size": 4, "scale": (math.nan, 1.0)}, "scale="),
+        ({"size": 4, "ratio": (1.0,)}, "ratio="),
+        ({"size": 4, "ratio": (1.0, math.inf)}, "ratio="),
         ({"size": 4, "padding": -1}, "padding=-1: expected >= 0"),
         ({"flip": 1.5}, "flip=1.5"),
         ({"size": 4, "scale": (0.5, 0.1)}, "scale="),
@@ -169,6 +189,12 @@ GOLDEN_BOXES = [[13, 59, 226, 171, 0], [5, 0, 243, 285, 1], [28, 50, 178, 197, 1
 def test_options_out_of_range_are_refused(options: Any, message: str) -> None:
     with pytest.raises(SelectionError, match=message):
         Augment(**options)
+
+
+def test_lists_stand_for_pairs() -> None:
+    images = stored_images(torch.uint8, (5, 8, 8, 3)).permute(0, 3, 1, 2)
+    given = Augment([4, 6], scale=[0.2, 1.0], ratio=[0.5, 2.0])(images, range(5))
+    assert torch.equal(given, Augment((4, 6), scale=(0.2, 1.0), ratio=(0.5, 2.0))(images, range(5)))
 
 
 def test_images_that_do_not_fit_are_refused() -> None:
@@ -219,13 +245,27 @@ def test_epochs_and_seeds_differ_and_follow_the_definition(ds: Any) -> None:
     augment = Augment(20, padding=2)
     index = {ds[i]["key"]: i for i in range(len(ds))}
     shown = by_key(Loader(ds, 4, seed=6, drop_last=False, augment=augment))
-    for (epoch, key), image in shown.items():
+    for place, ((epoch, key), image) in enumerate(shown.items()):
         sample = ds[index[key]]["image"][None]
-        assert torch.equal(augment(sample, [index[key]], seed=6, epoch=epoch)[0], image)
+        expected = augment(sample, [place % len(ds)], seed=6, epoch=epoch)[0]
+        assert torch.equal(expected, image)
     other = by_key(Loader(ds, 4, seed=7, drop_last=False, augment=augment))
     for one, two in (((0, k), (1, k)) for k in index):
         assert not torch.equal(shown[one], shown[two]) or not torch.equal(other[one], other[two])
     assert any(not torch.equal(shown[place], other[place]) for place in shown)
+
+
+@pytest.mark.parametrize("place", ["disk", "device"])
+def test_a_sample_that_is_drawn_again_in_an_epoch_is_cut_anew(ds: Any, place: Any) -> None:
+    again = [
+        ds.select([5] * 16),
+        Weighted(ds, np.eye(len(ds))[5], num_samples=16),
+        Mix({ds.select([5]): 1}, epoch_size=16),
+    ]
+    for dataset in again:
+        loader = Loader(dataset, 16, augment=Augment(20, padding=2), residency=place)
+        (batch,) = loader
+        assert len({image.numpy().tobytes() for image in batch["image"]}) > 10
 
 
 @pytest.mark.parametrize("place", ["disk", "device"])

@@ -1,5 +1,6 @@
 """Pictures that differ in size: lists, or one padded tensor; and where their parts came from."""
 
+import dataclasses
 import pickle  # noqa: TID251 - what worker processes do
 from pathlib import Path
 
@@ -13,14 +14,18 @@ from PIL import Image  # noqa: TID253 - a test may load what it compares with
 from torch.utils.data import DataLoader
 
 from loaders import (
+    Augment,
     FormatError,
+    ImageTypeError,
     Loader,
     Mix,
+    Normalize,
     SelectionError,
     boxes_to_original,
     boxes_to_stored,
     open_dataset,
 )
+from loaders.format.spec import read_manifest
 from preprocess import ImageOptions, RunOptions, check_dataset, images_to_shards
 from preprocess.images.resize import FITS, Fit, fit_geometry
 
@@ -158,3 +163,33 @@ def test_boxes_mapped_there_and_back_are_the_same(
 def test_a_transform_of_a_batch_is_refused() -> None:
     with pytest.raises(SelectionError, match="of one sample"):
         boxes_to_stored(torch.zeros(1, 4), torch.zeros(2, 10, dtype=torch.int64))
+
+
+def test_no_samples_are_a_padded_batch_of_none(stored: Path) -> None:
+    ds = open_dataset(stored, size=16, padded=True)
+    batch = ds.__getitems__([])
+    assert batch["image"].shape == (0, 3, 0, 0)
+    assert batch["image_valid"].shape == (0, 0, 0)
+    assert batch["key"] == []
+
+
+def test_pictures_of_different_sizes_are_not_augmented_or_normalized(stored: Path) -> None:
+    ds = open_dataset(stored, size=16)
+    with pytest.raises(ImageTypeError, match="augment: pictures of different sizes"):
+        Loader(ds, 2, augment=Augment())
+    with pytest.raises(ImageTypeError, match="normalize: pictures of different sizes"):
+        Loader(ds, 2, normalize=Normalize.for_dataset(ds))
+
+
+def test_a_manifest_that_does_not_say_how_large_pictures_are_is_refused(stored: Path) -> None:
+    manifest = read_manifest(stored)
+    split = manifest.splits["train"]
+    less = dataclasses.replace(
+        split,
+        fields=tuple(field for field in split.fields if field.role != "transform"),
+        files={name: f for name, f in split.files.items() if not name.startswith("transform")},
+    )
+    told = dataclasses.replace(manifest, splits={"train": less})
+    (stored / "manifest.json").write_bytes(told.to_bytes())
+    with pytest.raises(FormatError, match="'image_16' of pictures of any size has no 'transform_"):
+        open_dataset(stored, size=16)

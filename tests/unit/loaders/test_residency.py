@@ -12,6 +12,7 @@ from loaders import (
     Mix,
     SelectionError,
     estimate_residency,
+    feed,
     open_dataset,
     open_table,
     open_tokens,
@@ -20,8 +21,10 @@ from loaders import (
     residency,
     resident,
 )
+from loaders.finish import Finish
 from loaders.free_memory import free_ram
 from loaders.page_cache import keep_in_ram
+from loaders.sampling import Share
 from tests.table_stores import write_people
 from tests.token_stores import write_stream
 
@@ -167,6 +170,45 @@ def test_memory_that_went_since_the_loader_was_made_is_told_too(
     monkeypatch.setattr(residency, "free_ram", lambda: 10)
     with pytest.raises(SelectionError, match="RAM has 10 free"):
         next(iter(loader))
+    monkeypatch.setattr(residency, "free_ram", lambda: 1 << 30)
+    first = Loader(datasets["blocks"], 3)  # the pass that failed was none
+    assert all(map(same, list(loader), list(first)))
+    assert loader.state_dict() == first.state_dict()
+
+
+def test_a_rank_that_comes_last_is_not_refused_for_the_copies_of_the_others(
+    datasets: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    images, device = datasets["images"], torch.device("cuda", 0)
+    nbytes = estimate_residency(images).row_nbytes
+    assert nbytes is not None
+    left = [nbytes * 8]
+
+    def estimate(dataset: Any, *, device: torch.device, world_size: int = 1) -> Any:
+        return residency.ResidencyEstimate(
+            device=device,
+            ranks=world_size,
+            row_nbytes=nbytes,
+            stored_nbytes=nbytes,
+            free_ram=left[0],
+            free_device=0,
+            can_pin=True,
+        )
+
+    def take(*arguments: object) -> None:
+        left[0] -= nbytes
+
+    monkeypatch.setattr(feed, "estimate_residency", estimate)
+    monkeypatch.setattr(feed, "Resident", take)
+    monkeypatch.setattr(feed, "side_stream", lambda device: None)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 8)
+    for rank in range(8):
+        share = Share(count=18, batch_size=1, rank=rank, world_size=8)
+        feed.open_feed(images, share, device, residency="pinned", finish=Finish(None, None, 0))
+    assert left == [0]
+    share = Share(count=18, batch_size=1)
+    with pytest.raises(SelectionError, match="RAM has 0 free"):
+        feed.open_feed(images, share, device, residency="pinned", finish=Finish(None, None, 0))
 
 
 def test_samples_of_many_lengths_are_refused_by_name_or_left_on_disk(

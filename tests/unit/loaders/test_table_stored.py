@@ -58,6 +58,18 @@ def test_a_sample_is_a_row_of_a_batch_and_selections_and_pickles_keep_the_kind(p
         torch.testing.assert_close(sample[name], values[0], rtol=0, atol=0, equal_nan=True)
 
 
+def test_no_samples_are_a_batch_of_no_rows(path: Path) -> None:
+    ds = open_table(path, shown="stored")
+    none, two = ds.__getitems__([]), ds.__getitems__([1, 2])
+    for name, found in none.items():
+        assert found.shape == (0, two[name].shape[1])
+        assert found.dtype == two[name].dtype
+    columns = open_table(path).__getitems__([])
+    assert {n: v.shape for n, v in ds.columns(none).items()} == {
+        n: v.shape for n, v in columns.items()
+    }
+
+
 def test_both_kinds_are_not_mixed(path: Path) -> None:
     with pytest.raises(SelectionError, match="only datasets that agree in this can be mixed"):
         Mix([(open_table(path), 1), (open_table(path, shown="stored"), 1)])

@@ -8,7 +8,16 @@ import numpy as np
 import pytest
 import torch
 
-from loaders import Loader, Mix, SelectionError, Weighted, open_dataset, open_table, open_tokens
+from loaders import (
+    FormatError,
+    Loader,
+    Mix,
+    SelectionError,
+    Weighted,
+    open_dataset,
+    open_table,
+    open_tokens,
+)
 from loaders.weighted import uniform
 from tests.table_stores import write_people
 from tests.token_stores import write_stream
@@ -154,6 +163,23 @@ def test_orders_and_datasets_that_have_no_draws_are_refused(windows) -> None:
     with pytest.raises(SelectionError, match="a Mix has weights of its own"):
         Weighted(Mix({windows: 1}), [1] * 10)
     drawn = Weighted(windows, [1] * 10)
-    for shuffle in (False, "block"):
-        with pytest.raises(SelectionError, match="draws by weight are random"):
-            Loader(drawn, 2, shuffle=shuffle)
+    for shuffle, said in ((False, "False"), ("block", '"block"')):
+        named = f"shuffle={said}, but draws by weight are random"
+        for dataset in (drawn, Mix({drawn: 1, windows: 1})):
+            with pytest.raises(SelectionError, match=named):
+                Loader(dataset, 2, shuffle=shuffle)
+
+
+def test_classes_of_no_samples_and_stored_classes_that_there_are_not_are_refused(
+    tmp_path: Path, make_dataset
+) -> None:
+    path = make_dataset(fresh=True)
+    labels = sorted((path / "train").glob("*.label.npy"))[1]
+    labels.write_bytes(labels.read_bytes()[:-1] + b"\x07")
+    photos = open_dataset(path, size=32)
+    for read in (photos.read_labels, lambda: Weighted(photos, "balanced")):
+        with pytest.raises(FormatError, match=r"train: class 7 of sample \d+, there are 3 classes"):
+            read()
+    people = open_table(write_people(tmp_path / "nobody", 0, shards=[0]))
+    with pytest.raises(SelectionError, match="train has no samples to draw from"):
+        Weighted(people, "balanced")
