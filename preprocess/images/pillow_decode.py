@@ -124,9 +124,7 @@ def _read(image: "Image.Image", policy: DecodePolicy, sample_bits: int) -> Store
     else:
         kinds = {"I": "16-bit signed or 32-bit integer", "F": "floating-point"}
         raise ValueError(f"{kinds.get(image.mode, image.mode)} samples are not supported")
-    return Stored(
-        samples=samples, icc=icc, grey=image.mode in _GREY_MODES, profiled=profiled
-    )
+    return Stored(samples=samples, icc=icc, grey=image.mode in _GREY_MODES, profiled=profiled)
 
 
 def _profile(image: "Image.Image") -> bytes:
