@@ -233,6 +233,20 @@ def test_copies_in_several_splits_are_refused_unless_allowed(tmp_path: Path) -> 
     assert note.startswith("1 photos are exact copies of others: train/a.png (train) = train/b.png")
 
 
+def test_a_note_on_many_copies_names_few_of_them_and_one_of_each_split(tmp_path: Path) -> None:
+    for number in range(40):
+        path = tmp_path / "photos" / ("test" if number == 39 else "train") / f"{number:02}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (9, 8)).save(path)
+    with pytest.raises(SourceError) as caught:
+        prepare(tmp_path, None)
+    assert "39 photos are exact copies of others in another split: train/00.png" in str(
+        caught.value
+    )
+    assert "test/39.png (test) and 36 others" in str(caught.value)
+    assert "train/05.png" not in str(caught.value)
+
+
 def test_folders_that_are_splits_are_not_divided_again(tmp_path: Path) -> None:
     for number, split in enumerate(("train", "validation")):
         (tmp_path / "photos" / split).mkdir(parents=True)
