@@ -87,6 +87,13 @@ def test_an_item_that_never_ends_is_left_out_after_its_time(tmp_path: Path) -> N
     assert without_manifest(out) == expected_tree(tmp_path, said)
 
 
+def test_an_item_that_ends_after_its_time_is_left_out_as_well(tmp_path: Path) -> None:
+    source, out = tmp_path / "source", tmp_path / "out"
+    write_items(source, {**numbered_items(6), "train/005": b"die slow"})
+    report = prepare(source, out, mark=tmp_path / "mark", backend="auto", timeout=1.0)
+    assert dict(report.skipped) == {"train/005": "not done within 1 s (--item-timeout)"}
+
+
 @pytest.mark.parametrize("how", ["segv", "kill"])
 def test_a_process_of_threads_dies_once_and_the_next_run_goes_on_without_the_item(
     how: str, tmp_path: Path
