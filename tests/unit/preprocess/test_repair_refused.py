@@ -31,7 +31,7 @@ def test_a_link_to_a_folder_whose_name_begins_alike_leads_out(made: Made, tmp_pa
     for path in (other / "train").iterdir():
         path.write_bytes(b"of another dataset")
     before = read_tree(other)
-    with pytest.raises(OutputError, match="leads out of .*/out by a link"):
+    with pytest.raises(OutputError, match=r"leads out of .*/out by a link"):
         repair_dataset(out, source)
     assert read_tree(other) == before
 
