@@ -112,7 +112,17 @@ def _json_rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
                 raise SourceError(f"{where}: {error}") from error
             if not isinstance(value, dict):
                 raise SourceError(f"{where}: no JSON object")
+            if "\\u" in line and not _is_text(value):
+                raise SourceError(f"{where}: half of a surrogate pair, which is no text")
             yield where, value
+
+
+def _is_text(value: Any) -> bool:
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _parquet_rows(path: Path, wanted: Collection[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -125,6 +125,11 @@ def test_a_table_that_cannot_be_names_row_and_column(
         ("t.csv", b"file_name,a,a\n0.png,1,2\n", "line 1: 'a' names two columns"),
         ("t.jsonl", b"[1]\n", "line 1: no JSON object"),
         ("t.jsonl", b'{"file_name": "0.png"}\n{\n', "line 2, column 2: Expecting property name"),
+        (
+            "t.jsonl",
+            b'{"file_name": "\\u0030.png", "a": "\\ud800"}\n',
+            "line 1: half of a surrogate",
+        ),
         ("t.jsonl", b"\n" + b"[" * 99_999 + b"\n", "line 2: maximum recursion"),
         ("t.jsonl", b'{"file_name": "0.png", "a": 1, "a": 2}\n', "line 1: 'a' names two columns"),
         ("t.parquet", b"PAR1", "cannot be read"),
