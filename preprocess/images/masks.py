@@ -27,6 +27,9 @@ _FORMATS: Final = frozenset({"PNG", "TIFF", "BMP", "GIF"})
 _LOSSY: Final = frozenset({"jpeg", "tiff_jpeg", "webp"})
 """Compressions of a TIFF, as Pillow names them, after which values are others."""
 
+_PART_PIXELS: Final = 1 << 21
+"""Pixels that are counted at a time."""
+
 
 def pair_masks(listing: Listing, folder: Path) -> Listing:
     """Give every photo its mask: the file of the same path but for the ending.
@@ -191,7 +194,7 @@ def check_mask(
         raise ValueError(
             f"{width} x {height}, its photo is {across} x {down} upright: another shape"
         )
-    values = np.flatnonzero(np.bincount(mask.reshape(-1)))
+    values = np.flatnonzero(_counts(mask))
     allowed = f"0 to {2**depth - 1}"
     bad = values[values >= 2**depth]
     if classes is not None and not len(bad):
@@ -200,6 +203,15 @@ def check_mask(
     if len(bad):
         y, x = np.argwhere(mask == bad[0])[0].tolist()
         raise ValueError(f"value {bad[0]} at x = {x}, y = {y}; allowed are {allowed}")
+
+
+def _counts(mask: NDArray[Any]) -> NDArray[np.int64]:
+    """Count every value, a part at a time: it takes eight bytes for each pixel of one."""
+    flat = mask.reshape(-1)
+    counts = np.zeros(int(np.iinfo(mask.dtype).max) + 1, np.int64)
+    for start in range(0, len(flat), _PART_PIXELS):
+        counts += np.bincount(flat[start : start + _PART_PIXELS], minlength=len(counts))
+    return counts
 
 
 def fit_mask(
