@@ -20,7 +20,7 @@ batches of 64 images of 224 x 224 took 1.2 times as long: one more buffer in the
 _THREADS: Final = 2
 """Large batches gathered at a time: one thread's Python runs beside the other's copying."""
 
-_THREADED_FROM: Final = 1 << 20
+THREADED_FROM: Final = 1 << 20
 """Copied bytes of a batch from which two threads are faster. The Python of smaller ones takes
 longer than their copying, and two threads then wait for each other: 64 windows of 1,024 tokens took
 153 microseconds with one and 273 with two."""
@@ -132,7 +132,7 @@ def run_ahead(
     if first is None:
         return
     size = nbytes(first)
-    large = size >= _THREADED_FROM or made_nbytes >= _THREADED_MADE
+    large = size >= THREADED_FROM or made_nbytes >= _THREADED_MADE
     threads = _THREADS if large else 1
     count = max(1, min(_TOGETHER, _TOGETHER_NBYTES // max(1, size))) if together else 1
     pool = ThreadPoolExecutor(threads, thread_name_prefix="prep-gather")

@@ -203,15 +203,16 @@ class ShardDataset(SampleDataset):
 
         Args:
             indices: [B] stored indices, in 0..span-1.
-            buffers: View name -> [B, *field.shape] of the stored dtype, for every view.
+            buffers: View name -> [B, *field.shape] of the stored dtype, for the views wanted.
         """
         for name, rows in self._rows.items():
-            rows.gather_into(
-                indices, buffers[name].reshape(-1).view(np.uint8).reshape(-1, rows.row_nbytes)
-            )
-        if self._ragged:
+            if name in buffers:
+                out = buffers[name].reshape(-1).view(np.uint8).reshape(-1, rows.row_nbytes)
+                rows.gather_into(indices, out)
+        ragged = [shown for shown in self._ragged if shown.name in buffers]
+        if ragged:
             places = self._columns.places(indices)
-            for shown in self._ragged:
+            for shown in ragged:
                 shown.gather(self._columns, places, buffers)
 
     def stretches(self, indices: NDArray[np.int64]) -> Iterator[NDArray[Any]]:

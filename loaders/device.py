@@ -29,9 +29,7 @@ from torch import Tensor
 
 from loaders.errors import DeviceError, RingClosedError, SelectionError
 
-# Fields start on a multiple of this many bytes: a cache line, and more than any element needs.
-_ALIGNMENT = 64
-
+_ALIGNMENT = 64  # bytes: a cache line, and more than any element needs
 Layout = Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]]
 
 
@@ -62,6 +60,14 @@ def check_device(device: torch.device | str | int) -> torch.device:
             f"{checked.type} device(s) here; choose another or 'cpu'"
         )
     return torch.device("cuda", torch.cuda.current_device()) if str(checked) == "cuda" else checked
+
+
+def side_stream(device: torch.device) -> torch.cuda.Stream | None:
+    """Return a stream for copies to a CUDA device; None for others.
+
+    One for all rings of a loader: device memory that one stream used is kept for that one alone.
+    """
+    return torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
 
 
 @dataclass(eq=False)
@@ -148,6 +154,7 @@ class PinnedRing:
         device: Where the batches go; need not be the current device.
         slots: How many batches have a host buffer: being filled, waiting or being copied.
         arrived: Works on a batch that has arrived, on the device and on the stream of the copies.
+        stream: Of the copies; None takes one of its own.
 
     Raises:
         DeviceError: There is no such device, or slots < 1.
@@ -158,15 +165,14 @@ class PinnedRing:
         device: torch.device | str | int,
         slots: int = 3,
         arrived: Callable[[dict[str, Tensor]], dict[str, Tensor]] = dict,
+        stream: torch.cuda.Stream | None = None,
     ) -> None:
         if slots < 1:
             raise DeviceError(f"slots is {slots}, expected at least 1")
         self.device = check_device(device)
         self.slots = slots
         self._arrived = arrived
-        self._stream: torch.cuda.Stream | None = None
-        if self.device.type == "cuda":
-            self._stream = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
+        self._stream = side_stream(self.device) if stream is None else stream
         self._changed = threading.Condition()
         self._free = deque(_Buffer() for _ in range(slots))  # the oldest copy first
         self._held: set[Slot] = set()
@@ -252,11 +258,7 @@ class PinnedRing:
             yield ahead.wait()
 
     def release(self, slot: Slot) -> None:
-        """Give a slot back unsent, as when gathering failed or the consumer broke off.
-
-        Raises:
-            DeviceError: The slot is not one that was acquired here and not yet handed on.
-        """
+        """Give a slot back unsent, as when gathering failed; raises DeviceError as `start` does."""
         self._take(slot)
         self._give(slot.buffer, first=True)
 

@@ -10,17 +10,19 @@ import torch
 from torch import Tensor
 
 _PROGRAMS: Final = 64
-"""Programs that read page-locked memory: what they have under way covers the latency of the link
-many times over, and they fit beside the kernels of a model."""
+"""Programs that read page-locked memory. On an H200 32 to 256 of them reached 0.91 of the link, 16
+of them 0.60; so few fit beside the kernels of a model."""
 
 _PROGRAMS_EACH: Final = 16
-"""Programs for each processor of the GPU that read its own memory."""
+"""Programs for each processor of the GPU that read its own memory. Of images of 224 x 224 an H200
+gathered and normalized 4.9 million a second with 2, 6.8 with 4, 7.5 with 8 and 16, 7.8 with 64."""
 
 _TILE: Final = 1024
 """Words of a tile: 32 bytes a thread, of the longest word."""
 
 _VALUES: Final = 4096
-"""Values normalized by a program at a time, 16 a thread."""
+"""Values normalized by a program at a time, 16 a thread: 7.5 million images a second out of the
+GPU's own memory, 7.3 with twice as many, 4.7 with half. Over the link it makes no difference."""
 
 _LOADED: Final = 16
 """Bytes that a thread can load at once."""
@@ -29,6 +31,7 @@ _SHOWN: Final = 1024
 """Values of cut images that a program works out at a time: each takes many registers."""
 
 _WARPS: Final = 8
+"""Of 32 threads: 7.4 million images a second; 4 of them 6.9, 2 of them 7.5."""
 
 LEVELS: Final = {torch.uint8: 255.0, torch.uint16: 65535.0}
 """The largest value of each stored type: what 1.0 is in the 0..1 scale of the statistics."""

@@ -2,7 +2,8 @@
 
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Protocol
 
@@ -10,8 +11,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from loaders.ahead import AHEAD, BufferPool, run_ahead, usable_processors
-from loaders.device import PinnedRing, Slot
+from loaders.ahead import AHEAD, THREADED_FROM, BufferPool, run_ahead, usable_processors
+from loaders.device import PinnedRing, Slot, side_stream
 from loaders.finish import Finish
 from loaders.page_cache import keep_in_ram
 from loaders.progress import Progress
@@ -26,15 +27,22 @@ VALID: Final = "valid"
 _INDEX: Final = "index"
 """Travels to the device where samples are gathered there; no entry of a batch."""
 
-_SLOTS_AHEAD: Final = 2
-"""Batches for a device that are gathered or ready before they are asked for, beside the next."""
+_SLOTS_AHEAD: Final = 4
+"""Batches for a device that are gathered or ready before they are asked for, beside the next: with
+large pieces it takes several to keep all threads at work."""
 
-_PIECE: Final = 1 << 22
-"""Bytes of a batch that a thread gathers at a time: 32 images of 224 x 224. A quarter of that took
-twice as long: the Python of a piece is the same for few rows."""
+_PIECE: Final = 1 << 24
+"""Bytes of a batch that a thread gathers at a time. 12 threads beside an H200, images of 224 x 224
+a second in batches of 256: 77,000 by 2 MiB, 119,000 by 4, 168,000 by 8, 202,000 by 16: threads copy
+side by side, but have the interpreter in turns between two copies."""
+
+_SMALL: Final = 1 << 16
+"""Bytes of an array that is gathered whole, where it can be without the others: the Python of its
+pieces would take longer than their copying."""
 
 _MOST_THREADS: Final = 12
-"""On 16 cores beside an H200 12 threads gathered 234,000 images a second, 16 threads 202,000."""
+"""Copying alone, on 16 cores beside an H200: 4 threads 103,000 images of 224 x 224 a second, 8
+threads 158,000, 12 threads up to 155,000, 16 threads 145,000; on 32 cores 12 threads 300,000."""
 
 Rows = dict[str, NDArray[Any]]
 Tensors = dict[str, torch.Tensor]
@@ -141,39 +149,42 @@ class DeviceFeed:
         self._finish = finish
         self._resident = resident
         self._travels = [p for p in dataset.views if p.on_device and resident is None]
+        self._stays = [p for p in dataset.views if not p.on_device and resident is None]
         self._threads = max(1, min(_MOST_THREADS, usable_processors() // ranks))
-        self._divisible = resident is None and all(part.fixed for part in dataset.views)
+        self._stream = side_stream(device)
 
     def run(self, wanted: Iterator[Wanted], epoch: int) -> Generator[dict[str, Any], None, None]:
         """Yield the batch of each of `wanted`, in order."""
         # The next slot and those ahead of it, and one whose copy runs.
-        ring = PinnedRing(self._device, _SLOTS_AHEAD + 2, self._arrived)
+        ring = PinnedRing(self._device, _SLOTS_AHEAD + 2, self._arrived, self._stream)
         threads = ThreadPoolExecutor(self._threads, thread_name_prefix="prep-rows")
-        gathered = run_ahead(
-            partial(self._gather, ring, threads, epoch),
-            wanted,
-            partial(_nbytes, self._travels),
-            ahead=_SLOTS_AHEAD,
+        # One thread queues the pieces of batch after batch: threads that are done with one go on
+        # with the next.
+        begun = run_ahead(
+            partial(self._begin, ring, threads, epoch), wanted, lambda _: 0, ahead=_SLOTS_AHEAD
         )
-        waiting: deque[tuple[Rows, bool]] = deque()
+        waiting: deque[_Begun] = deque()
 
         def slots() -> Iterator[Slot]:
-            for slot, kept, padded in gathered:
-                waiting.append((kept, padded))
-                yield slot
+            for batch in begun:
+                for piece in batch.pieces:
+                    piece.result()
+                waiting.append(batch)
+                yield batch.slot
 
         try:
             for tensors in ring.send_ahead(slots()):
-                yield self._show(tensors, *waiting.popleft())
+                yield self._show(tensors, waiting.popleft())
         finally:
-            ring.close()  # first: the gather thread may be waiting for a slot
-            gathered.close()
-            threads.shutdown()
+            ring.close()  # first: the thread may be waiting for a slot
+            begun.close()
+            # Waits for those that run, also when one failed: their slots are freed after this.
+            threads.shutdown(cancel_futures=True)
 
-    def _gather(
+    def _begin(
         self, ring: PinnedRing, threads: ThreadPoolExecutor, epoch: int, wanted: Wanted
-    ) -> tuple[Slot, Rows, bool]:
-        """Fill a slot with what travels to the device, and gather beside it what does not."""
+    ) -> "_Begun":
+        """Take a slot, and have threads fill it and what does not travel."""
         indices = wanted.indices
         layout = {part.name: part.layout(indices) for part in self._travels}
         beside: Rows = {**self._finish.draw(indices, epoch)}
@@ -185,33 +196,34 @@ class DeviceFeed:
         slot = ring.acquire({**layout, **added})
         for name, values in beside.items():
             slot.arrays[name][...] = values
+        padded = wanted.valid is not None
         if self._resident is not None:
-            return slot, self._resident.take_kept(indices), wanted.valid is not None
-        stay = [part for part in self._dataset.views if not part.on_device]
-        kept = {part.name: np.empty(*part.layout(indices)) for part in stay}
-        rows = {name: slot.arrays[name] for name in layout}
-        self._fill(threads, indices, {**rows, **kept})
-        return slot, kept, wanted.valid is not None
+            return _Begun(slot, [], self._resident.take_kept(indices), padded)
+        kept = {part.name: np.empty(*part.layout(indices)) for part in self._stays}
+        rows = {**{name: slot.arrays[name] for name in layout}, **kept}
+        return _Begun(slot, self._fill(threads, indices, rows), kept, padded)
 
-    def _fill(self, threads: ThreadPoolExecutor, indices: NDArray[np.int64], rows: Rows) -> None:
-        nbytes = sum(array.nbytes for array in rows.values())
-        pieces = min(len(indices), -(-nbytes // _PIECE)) if self._divisible else 1
-        if pieces <= 1:
-            self._dataset.gather_into(indices, rows)
-            return
-        step = -(-len(indices) // pieces)
-        spans = [slice(first, first + step) for first in range(0, len(indices), step)]
-        running = [
-            threads.submit(
-                self._dataset.gather_into,
-                indices[own],
-                {name: array[own] for name, array in rows.items()},
-            )
-            for own in spans
+    def _fill(
+        self, threads: ThreadPoolExecutor, indices: NDArray[np.int64], rows: Rows
+    ) -> list[Future[None]]:
+        """Gather what is small, and queue the pieces of what is not."""
+        gather = self._dataset.gather_into
+        if sum(array.nbytes for array in rows.values()) < THREADED_FROM:
+            gather(indices, rows)
+            return []
+        views = self._dataset.views
+        small = {p.name for p in views if p.apart and rows[p.name].nbytes < _SMALL}
+        large = {name: array for name, array in rows.items() if name not in small}
+        if small:
+            gather(indices, {name: rows[name] for name in small})
+        if not all(part.fixed for part in views):
+            return [threads.submit(gather, indices, large)]
+        count = max(1, sum(array.nbytes for array in large.values()) // _PIECE)
+        step = -(-len(indices) // count)
+        return [
+            threads.submit(gather, indices[own], {name: rows[own] for name, rows in large.items()})
+            for own in (slice(n, n + step) for n in range(0, len(indices), step))
         ]
-        wait(running)  # also when one failed: nobody writes into a slot that was given back
-        for future in running:
-            future.result()
 
     def _arrived(self, tensors: Tensors) -> Tensors:
         """Turn what has travelled into rows as the dataset shows them; on the copies' stream."""
@@ -221,12 +233,29 @@ class DeviceFeed:
             rows |= self._resident.take(indices, self._finish.at_once)
         return self._finish.rows(rows)
 
-    def _show(self, tensors: Tensors, kept: Rows, padded: bool) -> dict[str, Any]:  # noqa: FBT001
-        host = {name: torch.from_numpy(rows) for name, rows in kept.items()}
+    def _show(self, tensors: Tensors, begun: "_Begun") -> dict[str, Any]:
+        host = {name: torch.from_numpy(rows) for name, rows in begun.kept.items()}
         batch = dict(self._dataset.show({**tensors, **host}))
-        if padded:
+        if begun.padded:
             batch[VALID] = tensors[VALID]
         return batch
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Begun:
+    """A batch that is being gathered.
+
+    Attributes:
+        slot: Takes what travels to the device.
+        pieces: Done when the slot and `kept` are filled.
+        kept: What stays in host memory.
+        padded: Whether fillers are marked.
+    """
+
+    slot: Slot
+    pieces: list[Future[None]]
+    kept: Rows
+    padded: bool
 
 
 def _nbytes(parts: Sequence[Part], wanted: Wanted) -> int:

@@ -191,14 +191,16 @@ class Mix:
 
         Args:
             indices: [B] integers in 0..span-1.
-            buffers: An array for each of `views`, of its layout for these indices, C-contiguous.
+            buffers: An array for each of `views`, of its layout for these indices, C-contiguous;
+                those of parts that can be gathered apart may be missing.
         """
         pieces: dict[str, list[NDArray[Any]]] = {
             part.name: [np.empty(0)] * len(indices) for part in self._flat()
         }
         for s, rows, local in self.split_up(indices):
             dataset = self.sources[s]
-            own = {part.name: np.empty(*part.layout(local)) for part in dataset.views}
+            wanted = [part for part in dataset.views if part.name in buffers]
+            own = {part.name: np.empty(*part.layout(local)) for part in wanted}
             dataset.gather_into(local, own)
             for name, values in own.items():
                 if name not in pieces:

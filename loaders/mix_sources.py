@@ -13,7 +13,6 @@ from loaders.state import tokens_each
 from loaders.table_lists import ListPart
 from loaders.tables import TableDataset
 from loaders.token_rows import Chat, Padded
-from loaders.token_store import TOKENS
 from loaders.token_views import TokenPart, TokenView, count_of
 from loaders.views import Gatherable, Part, View
 
@@ -54,6 +53,11 @@ class MixedPart:
         """Whether every sample has one row, of the same shape."""
         widths = {part.layout(_PROBE)[0] for part in self.parts if part.fixed}
         return len(widths) == 1 and all(part.fixed for part in self.parts)
+
+    @property
+    def apart(self) -> bool:
+        """Whether it can be gathered without the others."""
+        return all(part.apart for part in self.parts)
 
     def layout(self, indices: NDArray[np.int64]) -> tuple[tuple[int, ...], np.dtype[Any]]:
         """Return shape and dtype of the array for the samples [B] of a batch."""
@@ -126,7 +130,7 @@ def _as_long_as_the_longest(dataset: Gatherable) -> str | None:
     """Return what a table has beside its records, if anything."""
     if not isinstance(dataset, TableDataset):
         return None
-    tokens = any(part.name == TOKENS for part in dataset.views)
+    tokens = any(isinstance(part, TokenPart) for part in dataset.views)
     lists = any(isinstance(part, ListPart) for part in dataset.views)
     return "tokens" if tokens else "lists" if lists else None
 

@@ -27,6 +27,7 @@ class RaggedPart:
         shape_of: Indices -> shape.
         dtype: Of it.
         fixed: False: samples differ in it.
+        apart: False: values and counts are gathered together.
     """
 
     name: str
@@ -34,6 +35,7 @@ class RaggedPart:
     shape_of: Callable[[NDArray[np.int64]], tuple[int, ...]]
     dtype: np.dtype[Any]
     fixed: bool = False
+    apart: bool = False
 
     def layout(self, indices: NDArray[np.int64]) -> tuple[tuple[int, ...], np.dtype[Any]]:
         """Return shape and dtype of the array for the samples [B] of a batch."""

@@ -18,6 +18,7 @@ class RecordPart:
     name: str = RECORD
     on_device: bool = True
     fixed: bool = True
+    apart: bool = False
 
     def layout(self, indices: NDArray[np.int64]) -> tuple[tuple[int, ...], np.dtype[Any]]:
         """Return shape and dtype of the array for the samples [B] of a batch."""

@@ -81,7 +81,10 @@ class SampleDataset(Dataset[dict[str, Any]], ABC):
 
     @abstractmethod
     def gather_into(self, indices: NDArray[np.int64], buffers: Mapping[str, NDArray[Any]]) -> None:
-        """Copy what belongs to stored indices [B] into arrays of the parts' layouts."""
+        """Copy what belongs to stored indices [B] into arrays of the parts' layouts.
+
+        Those of parts that can be gathered apart may be missing.
+        """
 
     @property
     @abstractmethod

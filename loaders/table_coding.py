@@ -31,9 +31,9 @@ Codes = Mapping[str, int]
 """Value -> code."""
 
 
-_TAKEN: Final = (
-    '; TableEncoder(..., out_of_range="clip" or "missing") takes it, or prepare with --room'
-)
+_TAKEN: Final = '; TableEncoder(..., out_of_range="clip" or "missing") takes it'
+
+_ROOM: Final = ", or prepare with --room"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,21 +110,20 @@ def _encode(spec: ColumnSpec, values: Values, codes: Codes | None, how: OutOfRan
         return Encoded(_encode_texts(spec, values, codes))
     if spec.dtype == "float64":
         return Encoded(floats(values))
-    remedy = "" if spec.role == "target" else _TAKEN
+    remedy = "" if spec.role == "target" else _TAKEN + (_ROOM if spec.all_bits is None else "")
     if spec.dtype == "float32":
         found, beyond = narrow_floats(floats(values), how)
         if how == "refuse" and beyond.any():
             raise MisfitError(int(np.argmax(beyond)), f"is beyond float32{remedy}")
         return Encoded(found, int(np.count_nonzero(beyond)))
     numbers, valid = _whole(spec, values, how)
-    bad = is_outside(numbers, valid, spec.bounds)
+    bad = is_outside(numbers, valid, spec)
     if bad.any() and how == "refuse":
-        low, high = spec.bounds
         unit = f" * 10**{spec.exponent}" if spec.exponent else ""
-        reason = f"is outside {low}..{high}{unit}, which {spec.dtype} holds{remedy}"
+        reason = f"is outside {spec.shown_range}{unit}, which {spec.dtype} holds{remedy}"
         raise MisfitError(int(np.argmax(bad)), reason)
     if how != "refuse":
-        numbers, valid = clip_or_drop(numbers, valid, spec.bounds, how)
+        numbers, valid = clip_or_drop(numbers, valid, spec, how)
     if not spec.nullable and not valid.all():
         raise MisfitError(int(np.argmin(valid)), _NO_CODE)
     shift = np.uint64(-spec.base % (1 << 64))

@@ -25,8 +25,10 @@ from loaders.table_columns import TARGET, sort_columns
 from loaders.table_files import read_table, read_vocabulary
 from loaders.table_lists import list_entries, padded_bytes
 from loaders.table_numbers import Numeric
+from loaders.table_texts import text_entries
 from loaders.table_values import Values
 from loaders.table_views import table_entries
+from loaders.token_store import LENGTH, TOKENS
 
 _FIRST: Final = 2
 """Code of the first value of a vocabulary."""
@@ -78,7 +80,7 @@ class TableEncoder:
     Attributes:
         schema: The columns.
         text_names: Columns of texts, whose tokens lie beside the records: `encode` passes them
-            over, and `batch` refuses them, since it could not give "tokens" and "length".
+            over, and `batch` refuses them, since it could not give their tokens.
     """
 
     def __init__(
@@ -219,14 +221,14 @@ class TableEncoder:
             SelectionError: As for `encode`; or there is a column of texts.
         """
         given = _columns(data)
-        for name in self.text_names:
+        for name, shown_as in zip(self.text_names, text_entries(self.text_names), strict=True):
             if name in given:
                 raise SelectionError(
                     f"column {name!r}: no tokens are made of texts here; leave it out, and encode "
                     f"it with the tokenizer in {self._root / _TOKENIZER}, as by "
                     "transformers.AutoTokenizer.from_pretrained: batches have the ids of each "
-                    "text, and the end-of-text token behind them, in 'tokens', padded to the "
-                    "longest, and their number in 'length'"
+                    f"text, and the end-of-text token behind them, in {shown_as[TOKENS]!r}, padded "
+                    f"to the longest, and their number in {shown_as[LENGTH]!r}"
                 )
         made = self._encoded(given)
         records = made.records

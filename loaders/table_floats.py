@@ -129,11 +129,10 @@ class Floats:
             if number in self._whole:
                 stored = group.stored_on_device(rows)
                 whole = torch.from_numpy(self._whole[number]).to(rows.device)
-                if not group.nullable:
-                    values[:, columns] = _without_sign(stored + whole)
-                    continue
-                values[:, columns] = (stored + whole).to(lost.dtype)
-                values[:, columns].masked_fill_(stored == 0, math.nan)
+                sums = stored + whole
+                values[:, columns] = _without_sign(sums) if group.unsigned else sums.to(lost.dtype)
+                if group.nullable:
+                    values[:, columns].masked_fill_(stored == 0, math.nan)
         for (operation, _), constant in zip(self._operations, constants, strict=True):
             _ON_DEVICE[operation](values, constant)
         shown = values.to(torch.float32)

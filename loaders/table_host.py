@@ -139,7 +139,7 @@ class Numbers:
             start += run.width
             if number in self._whole:  # integers that float64 rounds
                 sums = run.stored(rows) + self._whole[number]
-                columns[...] = sums if run.nullable else sums.view(np.uint64)
+                columns[...] = sums.view(np.uint64) if run.unsigned else sums
         # Infinities, and float64 beyond float32, are what they are: no warning.
         with np.errstate(over="ignore", invalid="ignore"):
             for operation, constants in self._loops:

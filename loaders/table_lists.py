@@ -48,7 +48,9 @@ class ListRows:
     @property
     def stored_nbytes(self) -> int:
         """Bytes of the lists, and of where they begin."""
+        # Of each sample, and where the last list of a shard ends.
         offsets = int(self._ends[-1]) if len(self._ends) else 0
+        offsets += int(np.count_nonzero(self._ends > self._starts))
         return 8 * offsets + sum(self._values) * self._field.numpy_dtype.itemsize
 
     def maps(self) -> Iterator[NDArray[Any]]:
@@ -120,6 +122,7 @@ class ListPart:
     rows: ListRows
     on_device: bool = True
     fixed: bool = False
+    apart: bool = False
 
     @property
     def name(self) -> str:

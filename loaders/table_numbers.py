@@ -48,15 +48,14 @@ def value_steps(specs: Sequence[ColumnSpec]) -> tuple[Step, ...]:
     """Return the steps from stored numbers of one dtype to values; a cast to float32 follows.
 
     Args:
-        specs: Columns of the same dtype, alike in whether a code stands for missing values; if none
-            does, in their offset too.
+        specs: Columns of the same dtype, alike in `all_bits`.
     """
     dtype = specs[0].dtype
     if dtype.startswith("float"):
         return ()
+    if specs[0].all_bits is not None:
+        return (*_sums(specs), *_units(specs, np.float64))
     bases = [spec.base for spec in specs]
-    if not specs[0].nullable and any(bases):
-        return (Step("add", np.array(bases, np.uint64).view(np.int64)), *_units(specs, np.float64))
     exponents = [spec.exponent for spec in specs]
     largest = max(map(abs, bases)) + np.iinfo(dtype).max
     small = largest <= 1 << _EXACT_BITS and max(map(abs, exponents)) <= _EXACT_POWER
@@ -69,6 +68,13 @@ def value_steps(specs: Sequence[ColumnSpec]) -> tuple[Step, ...]:
         *_units(specs, floats),
     )
     return tuple(step for step in steps if _does_something(step))
+
+
+def _sums(specs: Sequence[ColumnSpec]) -> tuple[Step, ...]:
+    """Return the step that adds codes of all 64 bits and their bases, modulo 2**64."""
+    bases = np.array([spec.base % (2 * _INT64) for spec in specs], np.uint64).view(np.int64)
+    # Also where all are 0: the sums may be without a sign.
+    return (Step("add", bases),) if bases.any() or specs[0].all_bits == "uint64" else ()
 
 
 def _units(specs: Sequence[ColumnSpec], dtype: type[np.floating[Any]]) -> tuple[Step, ...]:
@@ -105,18 +111,15 @@ def standard_steps(specs: Sequence[ColumnSpec]) -> tuple[Step, ...]:
     dtype = specs[0].dtype
     if dtype.startswith("float"):
         return _standard_floats(specs, np.dtype(dtype))
+    if specs[0].all_bits is not None:
+        return _standard_sums(specs)
     exact = np.dtype(np.float32 if dtype in {"uint8", "uint16"} else dtype)
-    if not specs[0].nullable:
-        # A difference may be beyond int64. Its range makes a float64 of it exact enough: among n
-        # rows the deviation is at least 2**62 / sqrt(n), and the error at most 2**10.
-        exact = np.dtype(np.float64)
     centers, scales, rests = [], [], []
     for spec in specs:
         mean, std = moments(spec)
         unit = Fraction(10) ** spec.exponent
         center = Fraction(mean) / unit - spec.base  # the mean among the codes
-        lowest = 0 if spec.nullable else int(np.iinfo(dtype).min)
-        whole = min(max(round(center), lowest), np.iinfo(dtype).max)
+        whole = min(max(round(center), 0), np.iinfo(dtype).max)
         scale = unit / Fraction(std)
         centers.append(-whole)
         scales.append(_float(scale))
@@ -125,6 +128,23 @@ def standard_steps(specs: Sequence[ColumnSpec]) -> tuple[Step, ...]:
         Step("add", np.array(centers, exact)),
         Step("multiply", np.array(scales, np.float32)),
         Step("add", np.array(rests, np.float32)),
+    )
+
+
+def _standard_sums(specs: Sequence[ColumnSpec]) -> tuple[Step, ...]:
+    """Return these steps for codes of all 64 bits.
+
+    A difference may be beyond int64. Its range makes a float64 of it exact enough: among n rows the
+    deviation is at least 2**62 / sqrt(n), and the error at most 2**11.
+    """
+    units = [Fraction(10) ** spec.exponent for spec in specs]
+    found = [moments(spec) for spec in specs]
+    centers = [_float(Fraction(mean) / unit) for (mean, _), unit in zip(found, units, strict=True)]
+    scales = [_float(unit / Fraction(std)) for (_, std), unit in zip(found, units, strict=True)]
+    return (
+        *_sums(specs),
+        Step("add", -np.array(centers)),
+        Step("multiply", np.array(scales, np.float32)),
     )
 
 

@@ -32,7 +32,11 @@ class Run(Protocol):
 
     @property
     def nullable(self) -> bool:
-        """Code 0 is a missing number; if not, whole sums have no sign."""
+        """Code 0 is a missing number."""
+
+    @property
+    def unsigned(self) -> bool:
+        """Sums of 64 bits have no sign."""
 
     def stored(self, rows: NDArray[np.uint8]) -> NDArray[Any]:
         """Return [B, width] of the dtype out of [B, itemsize] bytes."""

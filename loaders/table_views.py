@@ -42,8 +42,8 @@ class Group:
         steps: From stored numbers to float32; None leaves codes.
         first: What is taken off the codes: 1 where a missing one cannot be.
         missing: What stands for a missing number.
-        nullable: Code 0 is a missing number. If not, and integers are added to the codes, the sum
-            is a number of 64 bits without a sign.
+        nullable: Code 0 is a missing number.
+        unsigned: Where integers are added to the codes, the sum is of 64 bits without a sign.
     """
 
     dtype: str
@@ -52,6 +52,7 @@ class Group:
     first: int = 0
     missing: float = math.nan
     nullable: bool = True
+    unsigned: bool = False
 
     @property
     def width(self) -> int:
@@ -221,21 +222,26 @@ def _groups(
     specs: Sequence[ColumnSpec], places: Mapping[str, slice], numeric: Numeric
 ) -> Iterator[Group]:
     """Yield columns, which come in the order of the record, as one group a dtype."""
-    for (dtype, nullable, _), found in groupby(specs, key=_form):
+    for (dtype, nullable, all_bits), found in groupby(specs, key=_form):
         members = list(found)
         spans = tuple(_joined(places[spec.name] for spec in members))
         if holds_codes(members[0]):
             yield Group(dtype, spans)
-        elif numeric == "standardized":
-            steps = standard_steps(members)
-            yield Group(dtype, spans, steps, missing=0.0, nullable=nullable)
-        else:
-            yield Group(dtype, spans, value_steps(members), nullable=nullable)
+            continue
+        standard = numeric == "standardized"
+        yield Group(
+            dtype,
+            spans,
+            standard_steps(members) if standard else value_steps(members),
+            missing=0.0 if standard else math.nan,
+            nullable=nullable,
+            unsigned=all_bits == "uint64",
+        )
 
 
-def _form(spec: ColumnSpec) -> tuple[str, bool, bool]:
+def _form(spec: ColumnSpec) -> tuple[str, bool, str | None]:
     """Return what columns of one group have in common."""
-    return spec.dtype, spec.nullable, spec.nullable or not spec.offset
+    return spec.dtype, spec.nullable, spec.all_bits
 
 
 def holds_codes(spec: ColumnSpec) -> bool:

@@ -25,7 +25,6 @@ from loaders.table_numbers import Numeric, moments
 from loaders.table_stored import stored_columns
 from loaders.table_texts import open_texts
 from loaders.table_views import Codes, check_codes, record_places, table_entries
-from loaders.token_store import LENGTH
 from loaders.views import Part, Take, fresh
 
 _MOST_DIMENSIONS: Final = 600
@@ -90,7 +89,8 @@ class TableDataset(SampleDataset):
     - "target": the class, an int or int64 [B], or a number, float32 [] or [B], never standardized.
     - "tokens": int64 [L] or [B, L], ids of the column of texts, and "length", an int or int64 [B],
       how many of them there are, 0 where the text is missing; L is the longest of the batch, filled
-      up with the tokenizer's padding, else its end-of-text token, else 0.
+      up with the tokenizer's padding, else its end-of-text token, else 0. Of several columns of
+      texts each has its own two, called like the column with "_tokens" and "_length" behind it.
     - each column of lists under its own name: float32 [L] or [B, L], or codes as in "categorical".
       Where lists have several lengths, L is the longest of all, or, of ragged ones, of the batch;
       what a list lacks to it is missing, NaN or 0; and how many values each has is an entry called
@@ -224,7 +224,7 @@ class TableDataset(SampleDataset):
         columns += [
             (
                 *(s.name, s.kind, s.role, s.dtype, s.length, s.layout),
-                *(s.offset, s.exponent, s.nullable, s.buckets),
+                *(s.offset, s.exponent, s.nullable, s.wraps, s.buckets),
             )
             for s in self.schema.columns
         ]
@@ -251,8 +251,7 @@ class TableDataset(SampleDataset):
         is_class = sample.get(TARGET, torch.empty(0)).dtype == torch.int64
         if is_class and sample[TARGET].ndim == 0:
             sample[TARGET] = sample[TARGET].item()
-        counts = [LENGTH] if self._texts.padded is not None else []
-        for name in (*counts, *self.length_names.values()):
+        for name in (*self._texts.length_names, *self.length_names.values()):
             sample[name] = sample[name].item()
         return sample
 
@@ -275,8 +274,8 @@ class TableDataset(SampleDataset):
 
         Args:
             indices: [B] stored indices, in 0..span-1.
-            buffers: "record" -> [B, itemsize] uint8, C-contiguous; with texts "tokens" and
-                "length", with ragged lists "list_0000" and so on, as `views` say.
+            buffers: "record" -> [B, itemsize] uint8, C-contiguous; with texts what batches have of
+                them, with ragged lists "list_0000" and so on, as `views` say.
         """
         self._rows.gather_into(indices, buffers[RECORD])
         self._texts.gather_into(indices, buffers)
@@ -309,8 +308,8 @@ class TableDataset(SampleDataset):
         """Turn gathered records, on any device, into a batch there.
 
         Args:
-            rows: "record" -> [B, itemsize] uint8, C-contiguous; with texts "tokens" and "length",
-                with ragged lists "list_0000" and so on -> [B, L, bytes of a value] uint8.
+            rows: "record" -> [B, itemsize] uint8, C-contiguous; with texts what batches have of
+                them, with ragged lists "list_0000" and so on -> [B, L, bytes of a value] uint8.
             take: Gives the memory for what is made in host memory.
         """
         if self.shown == "stored":

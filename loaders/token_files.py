@@ -4,6 +4,7 @@ Both come out as the shards of a token dataset do: ids back to back, and where e
 Nothing is believed before the sizes of the files bear it out.
 """
 
+import hashlib
 import os
 import stat
 import struct
@@ -16,7 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loaders.errors import FormatError, MissingShardError, SelectionError, VersionError
+from loaders.format.fields import FieldSpec
 from loaders.format.files import map_file
+from loaders.format.spec import Manifest, SplitSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -252,3 +255,32 @@ def _size(path: Path) -> int:
 def _frozen(offsets: NDArray[np.uint64]) -> NDArray[np.uint64]:
     offsets.flags.writeable = False
     return offsets
+
+
+def described(file: TokenFile, split: str) -> Manifest:
+    """Describe another trainer's file as the dataset that it stands for."""
+    field = FieldSpec(
+        name="tokens", dtype=file.values.dtype.name, shape=(), role="tokens", ragged=True
+    )
+    spec = SplitSpec(
+        fields=(field,),
+        capacity=None,
+        items=1,
+        counts=(len(file),),
+        values={"tokens": (len(file.values),)},
+        files={},
+        statistics={},
+        class_counts=None,
+    )
+    # Where each document begins tells files apart; the ids themselves are too many to be read.
+    digest = hashlib.sha256(file.offsets.data).hexdigest()
+    return Manifest(
+        container="tensor",
+        kind="tokens",
+        recipe={"tokenizer": {"eos_id": file.eos_id}},
+        recipe_hash=digest,
+        source_hash=digest,
+        classes=(),
+        skipped=0,
+        splits={split: spec},
+    )

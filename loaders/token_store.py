@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,15 +11,13 @@ from numpy.typing import NDArray
 from loaders.errors import FormatError, SelectionError
 from loaders.format.columns import open_column
 from loaders.format.containers import CONTAINERS
-from loaders.format.fields import FieldSpec
 from loaders.format.promised import expect_sizes
-from loaders.format.spec import (
-    Manifest,
-    SplitSpec,
-    read_manifest,
-)
+from loaders.format.spec import Manifest, read_manifest
 from loaders.stretches import split_by_shard, stretches
-from loaders.token_files import TokenFile
+from loaders.token_files import TokenFile, described
+
+if TYPE_CHECKING:
+    from loaders.format.fields import FieldSpec
 
 Layout = Literal["stream", "fixed", "packed", "chat"]
 TokenizerId = Literal["eos_id", "pad_id", "largest_id"]
@@ -50,6 +48,7 @@ class TokenStore:
         path: The dataset's folder, or the file.
         split: The split's name.
         file: Another trainer's file, opened: it stands for a dataset of one shard, layout stream.
+        name: The field of the tokens, called "tokens" here: one of several columns has its own.
         verify: Compare checksums when shards are first touched.
 
     Attributes:
@@ -69,24 +68,38 @@ class TokenStore:
     """
 
     def __init__(
-        self, path: Path, split: str, file: TokenFile | None = None, *, verify: bool = False
+        self,
+        path: Path,
+        split: str,
+        file: TokenFile | None = None,
+        *,
+        name: str = TOKENS,
+        verify: bool = False,
     ) -> None:
         self.path = path
         self.split = split
         self._verify = verify
         self._file = file
-        self.manifest: Manifest = read_manifest(path) if file is None else _described(file, split)
+        self._name = name
+        self.manifest: Manifest = read_manifest(path) if file is None else described(file, split)
         held = {field.name for spec in self.manifest.splits.values() for field in spec.fields}
-        if self.manifest.kind != "tokens" and TOKENS not in held:
+        if self.manifest.kind != "tokens" and name not in held:
+            several = f"{name}_0000" in held
+            what = "the tokens of several columns" if several else "no tokens"
+            remedy = "open_table" if several else "open_dataset"
             raise SelectionError(
-                f"{path}: a dataset of kind {self.manifest.kind!r} holds no tokens: "
-                "open it with loaders.open_dataset"
+                f"{path}: a dataset of kind {self.manifest.kind!r} holds {what}: open it with "
+                f"loaders.{remedy}"
             )
         if split not in self.manifest.splits:
             stored = ", ".join(self.manifest.splits)
             raise SelectionError(f"{path}: no split {split!r}; stored are {stored}: give split=...")
         spec = self.manifest.splits[split]
-        self.fields: Mapping[str, FieldSpec] = {field.name: field for field in spec.fields}
+        is_table = self.manifest.kind != "tokens"  # its other fields are no part of the texts
+        own = [field for field in spec.fields if field.name == name or not is_table]
+        self.fields: Mapping[str, FieldSpec] = {
+            TOKENS if field.name == name else field.name: field for field in own
+        }
         if TOKENS not in self.fields:
             raise FormatError(f"{path}: {split} has no field {TOKENS!r}, only {[*self.fields]}")
         self.dtype: np.dtype[Any] = self.fields[TOKENS].numpy_dtype
@@ -94,10 +107,15 @@ class TokenStore:
         self.layout: Layout = found[0] if found else "stream"
         if len(found) > 1 or self.fields[TOKENS].ragged != (self.layout in {"stream", "chat"}):
             raise FormatError(f"{path}: {split} has the fields {[*self.fields]}, of no one layout")
-        self.ends: NDArray[np.int64] = np.cumsum(spec.values.get(TOKENS, ()), dtype=np.int64)
+        self.ends: NDArray[np.int64] = np.cumsum(spec.values.get(name, ()), dtype=np.int64)
         self._spec = spec
         self._container = CONTAINERS[self.manifest.container]
-        self._columns = {column.name: (column, rows) for column, rows in spec.columns()}
+        columns = {column.name: (column, rows) for column, rows in spec.columns()}
+        self._columns = {
+            shown + column.name.removeprefix(field.name): columns[column.name]
+            for shown, field in self.fields.items()
+            for column in field.columns()
+        }
         self._row_ends = np.cumsum(spec.counts, dtype=np.int64)  # [shards]
         self._row_starts = np.concatenate(([0], self._row_ends))
         self._maps: dict[tuple[str, int], NDArray[Any]] = {}
@@ -110,7 +128,7 @@ class TokenStore:
     def __reduce__(self) -> tuple[Any, ...]:
         if self._file is not None:
             return TokenStore, (self.path, self.split, self._file)
-        return _reopen, (self.path, self.split, self._verify, self.fingerprint)
+        return _reopen, (self.path, self.split, self.fingerprint, self._name, self._verify)
 
     def __len__(self) -> int:
         return self._spec.count
@@ -183,7 +201,7 @@ class TokenStore:
             if counts[shard] == 0:
                 found = np.empty((0, *column.shape), column.numpy_dtype)
             else:
-                place = (self.path, self.manifest, self.split, name, shard)
+                place = (self.path, self.manifest, self.split, column.name, shard)
                 found = open_column(*place, verify=self._verify)
             self._maps[name, shard] = found
         return found
@@ -257,44 +275,15 @@ _SERVED: Final[Mapping[Layout, str]] = {
 }
 
 
-def _described(file: TokenFile, split: str) -> Manifest:
-    """Describe another trainer's file as the dataset that it stands for."""
-    field = FieldSpec(
-        name=TOKENS, dtype=file.values.dtype.name, shape=(), role="tokens", ragged=True
-    )
-    spec = SplitSpec(
-        fields=(field,),
-        capacity=None,
-        items=1,
-        counts=(len(file),),
-        values={TOKENS: (len(file.values),)},
-        files={},
-        statistics={},
-        class_counts=None,
-    )
-    # Where each document begins tells files apart; the ids themselves are too many to be read.
-    digest = hashlib.sha256(file.offsets.data).hexdigest()
-    return Manifest(
-        container="tensor",
-        kind="tokens",
-        recipe={"tokenizer": {"eos_id": file.eos_id}},
-        recipe_hash=digest,
-        source_hash=digest,
-        classes=(),
-        skipped=0,
-        splits={split: spec},
-    )
-
-
 def concatenate_into(pieces: Sequence[NDArray[Any]], buffer: NDArray[Any]) -> None:
     """Copy pieces back to back into a C-contiguous array of as many elements."""
     if pieces:  # NumPy wants at least one
         np.concatenate(pieces, out=buffer.reshape(-1))
 
 
-def _reopen(path: Path, split: str, verify: bool, fingerprint: str) -> TokenStore:  # noqa: FBT001
+def _reopen(path: Path, split: str, fingerprint: str, name: str, verify: bool) -> TokenStore:  # noqa: FBT001
     """Open the dataset again in another process, and only the very same one."""
-    store = TokenStore(path, split, verify=verify)
+    store = TokenStore(path, split, name=name, verify=verify)
     if store.fingerprint != fingerprint:
         raise FormatError(f"{path}: the dataset was replaced while it was open; open it again")
     return store

@@ -25,6 +25,7 @@ class TokenPart:
         shape: Samples [B] -> shape of the array.
         on_device: Whether it travels to the device of a batch, or stays in host memory.
         fixed: Whether every sample has one row, of the same shape.
+        apart: Whether it can be gathered without the others.
     """
 
     name: str
@@ -32,6 +33,7 @@ class TokenPart:
     shape: Callable[[NDArray[np.int64]], tuple[int, ...]]
     on_device: bool = True
     fixed: bool = False
+    apart: bool = False
 
     def layout(self, indices: NDArray[np.int64]) -> tuple[tuple[int, ...], np.dtype[Any]]:
         """Return shape and dtype of the array for the samples [B] of a batch."""

@@ -34,6 +34,7 @@ class View:
             memory where it can.
         on_device: Whether the rows travel to the device of a batch, or stay in host memory.
         fixed: Whether every sample has one row, of the same shape.
+        apart: Whether it can be gathered without the others.
     """
 
     name: str
@@ -41,6 +42,7 @@ class View:
     show: Callable[[Tensor], Any]
     on_device: bool = True
     fixed: bool = True
+    apart: bool = True
 
     def layout(self, indices: NDArray[np.int64]) -> tuple[tuple[int, ...], np.dtype[Any]]:
         """Return shape and dtype of the array that takes the rows of a batch."""
@@ -73,6 +75,11 @@ class Part(Protocol):
         """Whether row b of the array is sample b, of a shape that no sample changes."""
         ...
 
+    @property
+    def apart(self) -> bool:
+        """Whether `gather_into` can leave it out, or all others."""
+        ...
+
     def layout(self, indices: NDArray[np.int64]) -> tuple[tuple[int, ...], np.dtype[Any]]:
         """Return shape and dtype of the array for the samples [B] of a batch."""
         ...
@@ -102,7 +109,13 @@ class Gatherable(Protocol):
         ...
 
     def gather_into(self, indices: NDArray[np.int64], buffers: Mapping[str, NDArray[Any]]) -> None:
-        """Copy what belongs to the samples [B] into arrays of the parts' layouts, in any thread."""
+        """Copy what belongs to the samples [B] into arrays of the parts' layouts, in any thread.
+
+        Args:
+            indices: [B] as `order` gives them.
+            buffers: An array for each of `views`, C-contiguous; those of parts that can be gathered
+                apart may be missing.
+        """
         ...
 
     @property

@@ -5,6 +5,8 @@ from typing import Any, Final, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from loaders.format.table_column import ColumnSpec
+
 OutOfRange = Literal["refuse", "clip", "missing"]
 
 FLOAT32_RANGE: Final = (-float(np.finfo(np.float32).max), float(np.finfo(np.float32).max))
@@ -13,24 +15,26 @@ OUT_OF_RANGE: Final[tuple[OutOfRange, ...]] = get_args(OutOfRange)
 
 
 def is_outside(
-    values: NDArray[Any], valid: NDArray[np.bool_], bounds: tuple[int, int]
+    values: NDArray[Any], valid: NDArray[np.bool_], spec: ColumnSpec
 ) -> NDArray[np.bool_]:
     """Mark the numbers that are there and have no code.
 
     Args:
         values: [...] int64 or uint64.
         valid: [...] bool; False for missing ones.
-        bounds: The smallest and the largest number with a code.
+        spec: Of whole numbers.
     """
-    low, high = bounds
-    marked: NDArray[np.bool_] = ((values < low) | (values > high)) & valid
-    return marked
+    low, high = spec.bounds
+    marked: NDArray[np.bool_] = (values < low) | (values > high)
+    if spec.unused is not None:
+        marked |= values == spec.unused
+    return marked & valid
 
 
 def clip_or_drop(
     values: NDArray[Any],
     valid: NDArray[np.bool_],
-    bounds: tuple[int, int],
+    spec: ColumnSpec,
     how: Literal["clip", "missing"],
 ) -> tuple[NDArray[Any], NDArray[np.bool_]]:
     """Return numbers of which those outside became the nearest one inside, or missing ones.
@@ -38,13 +42,16 @@ def clip_or_drop(
     Args:
         values: [...] int64 or uint64.
         valid: [...] bool.
-        bounds: The smallest and the largest number with a code.
+        spec: Of whole numbers.
         how: Which of both.
     """
     if how == "missing":
-        return values, valid & ~is_outside(values, valid, bounds)
-    limits = np.iinfo(values.dtype)
-    return np.clip(values, max(bounds[0], limits.min), min(bounds[1], limits.max)), valid
+        return values, valid & ~is_outside(values, valid, spec)
+    limits, (low, high) = np.iinfo(values.dtype), spec.bounds
+    found = np.clip(values, max(low, limits.min), min(high, limits.max))
+    if (unused := spec.unused) is not None:
+        found[found == unused] = unused - 1 if unused > low else unused + 1
+    return found, valid
 
 
 def narrow_floats(

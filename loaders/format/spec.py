@@ -48,7 +48,8 @@ def needed_version(fields: Iterable[FieldSpec]) -> int:
     """Return the format version that can hold these fields, the same as before there were newer."""
     needed = _RAGGED_SINCE
     for spec in fields:
-        if spec.role in NEWEST_ROLES or (spec.role == "image" and spec.ragged):
+        named = spec.role == "tokens" and spec.name != spec.role
+        if spec.role in NEWEST_ROLES or named or (spec.role == "image" and spec.ragged):
             return _NEWEST_SINCE
         if spec.record is not None:
             needed = _RECORDS_SINCE

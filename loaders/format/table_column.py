@@ -16,6 +16,7 @@ ColumnKind = Literal[
 ColumnRole = Literal["feature", "target"]
 ColumnDtype = Literal["uint8", "uint16", "int32", "int64", "float32", "float64"]
 ListLayout = Literal["fixed", "padded", "ragged"]
+Wrapping = Literal["int64", "uint64"]
 
 _FLOATS: Final = ("float32", "float64")
 _CODES: Final = ("uint8", "uint16", "int32", "int64")
@@ -47,6 +48,8 @@ class ColumnSpec:
     Integers, decimals, dates (days) and datetimes (microseconds, UTC), both since 1970, are
     `(code - 1 + offset) * 10**exponent`, 0 is a missing value. Where the range of such a column
     leaves no code for missing ones, and none is missing, they are `(code + offset) * 10**exponent`.
+    Where some are, `code - 1 + offset` is meant modulo 2**64, within the type that `wraps` names:
+    code 0 takes the place of a number that no row has.
     Booleans are 1 for false and 2 for true, 0 is missing. A missing float is NaN.
 
     Attributes:
@@ -67,6 +70,7 @@ class ColumnSpec:
         buckets: Of a hashed column: 0 is missing, others 1 + CRC-32C of the UTF-8 % buckets.
         statistics: Of a numeric column.
         losses: What was lost on the way.
+        wraps: See above; None for all others.
         layout: Of lists: "fixed" where all have as many values; else "padded", filled up in the
             record to the longest, or "ragged", a field beside it. See `table_lists`.
     """
@@ -84,6 +88,7 @@ class ColumnSpec:
     buckets: int | None = None
     statistics: ColumnStatistics | None = None
     losses: tuple[Loss, ...] = ()
+    wraps: Wrapping | None = None
     layout: ListLayout = "fixed"
 
     def __post_init__(self) -> None:
@@ -99,7 +104,7 @@ class ColumnSpec:
         self._check_layout(place.at("layout"))
         place.at("offset").integer(self.offset, low=-_MAX_OFFSET, high=_MAX_OFFSET)
         place.at("exponent").integer(self.exponent, low=-_MAX_EXPONENT, high=_MAX_EXPONENT)
-        self._check_nullable(place.at("nullable"))
+        self._check_whole(place)
         codes = self.kind == "categorical" or (self.kind == "vector" and self.dtype in _CODES)
         ways = (self.vocabulary is not None) + (self.buckets is not None)
         place.expect(
@@ -129,15 +134,24 @@ class ColumnSpec:
             filled = self.nullable or self.layout == "ragged"
             place.expect(filled, self.layout, "ragged where no code is kept for missing values")
 
-    def _check_nullable(self, place: Place) -> None:
-        """Refuse columns that need a code for missing values, or have room for one."""
-        place.expect(type(self.nullable) is bool, self.nullable, "true or false")
-        if not self.nullable:
-            found = (self.kind, self.dtype, self.offset)
-            whole = self.dtype == "int64" and self.kind not in {"categorical", "boolean", "float"}
-            texts = self.vocabulary is not None or self.buckets is not None
-            place.expect(whole and not texts, found, "whole numbers of int64 where this is false")
-            place.expect(self.offset in {0, _UNSIGNED}, found, f"an offset of 0 or {_UNSIGNED}")
+    def _check_whole(self, place: Place) -> None:
+        """Refuse codes of all 64 bits where the kind or the type has others."""
+        nullable, wraps = place.at("nullable"), place.at("wraps")
+        nullable.expect(type(self.nullable) is bool, self.nullable, "true or false")
+        known = (None, *get_args(Wrapping))
+        wraps.expect(self.wraps in known, self.wraps, f"one of {known}")
+        if self.all_bits is None:
+            return
+        found = (self.kind, self.dtype, self.offset)
+        whole = self.dtype == "int64" and self.kind not in {"categorical", "boolean", "float"}
+        texts = self.vocabulary is not None or self.buckets is not None
+        at = nullable if self.wraps is None else wraps
+        at.expect(whole and not texts, found, "whole numbers of int64")
+        if self.wraps is None:
+            at.expect(self.offset in {0, _UNSIGNED}, found, f"an offset of 0 or {_UNSIGNED}")
+            return
+        low, high = self.bounds
+        at.expect(self.nullable and low <= self.base <= high, found, f"an offset for {self.wraps}")
 
     @property
     def base(self) -> int:
@@ -145,9 +159,32 @@ class ColumnSpec:
         return self.offset - 1 if self.nullable else self.offset
 
     @property
+    def all_bits(self) -> Wrapping | None:
+        """The type whose numbers codes and base add up to, modulo 2**64; None where some have none.
+
+        None of the numbers but `unused` is without a code.
+        """
+        if self.nullable:
+            return self.wraps
+        return "uint64" if self.offset else "int64"
+
+    @property
+    def unused(self) -> int | None:
+        """The number within the bounds that has no code; None where all have."""
+        return None if self.wraps is None else self.base
+
+    @property
+    def shown_range(self) -> str:
+        """The numbers that have codes, in words, without the exponent."""
+        low, high = self.bounds
+        return f"{low}..{high}" + (f" without {self.base}" if self.wraps is not None else "")
+
+    @property
     def bounds(self) -> tuple[int, int]:
         """The smallest and the largest whole number that has a code, without the exponent."""
-        limits = np.iinfo(self.dtype)
+        limits = np.iinfo(self.dtype if self.wraps is None else self.wraps)
+        if self.wraps is not None:
+            return int(limits.min), int(limits.max)
         return self.base + (1 if self.nullable else int(limits.min)), self.base + int(limits.max)
 
     @property
@@ -190,8 +227,9 @@ class ColumnSpec:
             "buckets": self.buckets,
             "statistics": None if self.statistics is None else self.statistics.to_json(),
             "losses": [loss.to_json() for loss in self.losses],
-            # Schemas without such lists are those of before there were any.
+            # Schemas without such columns are those of before there were any.
             **({} if self.layout == "fixed" else {"layout": self.layout}),
+            **({} if self.wraps is None else {"wraps": self.wraps}),
         }
 
     @classmethod
@@ -200,9 +238,11 @@ class ColumnSpec:
         numbers = {"length", "offset", "exponent"}
         texts = {"name", "kind", "role", "dtype"}
         own = {"nullable", "vocabulary", "values", "buckets", "statistics", "losses"}
-        given = place.partial_mapping(value, numbers | texts | own | {"layout"})
-        entry = place.mapping({"layout": "fixed", **given}, numbers | texts | own | {"layout"})
+        later = {"layout": "fixed", "wraps": None}
+        keys = numbers | texts | own | later.keys()
+        entry = place.mapping({**later, **place.partial_mapping(value, keys)}, keys)
         layout = place.at("layout").text(entry["layout"])
+        wraps = entry["wraps"]
         kind, role, dtype = (place.at(n).text(entry[n]) for n in ("kind", "role", "dtype"))
         vocabulary, statistics = entry["vocabulary"], entry["statistics"]
         at = place.at("losses")
@@ -222,6 +262,7 @@ class ColumnSpec:
             if statistics is None
             else ColumnStatistics.from_json(place.at("statistics"), statistics),
             losses=tuple(Loss.from_json(at, item) for item in at.sequence(entry["losses"])),
+            wraps=None if wraps is None else _one_of(place.at("wraps"), wraps, get_args(Wrapping)),
             layout=_one_of(place.at("layout"), layout, get_args(ListLayout)),
         )
 

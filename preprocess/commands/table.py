@@ -44,7 +44,7 @@ def _columns(name: str, text: str) -> Callable[[Command], Command]:
 @_columns("--categorical", "Columns whose values become codes, whatever they look like.")
 @_columns("--numeric", "Columns that must be numbers; others are refused by line.")
 @_columns("--ignore", "Columns to leave out.")
-@_columns("--text", "A column of texts: its tokens are stored beside the records.")
+@_columns("--text", "Columns of texts: their tokens are stored beside the records.")
 @click.option(
     "--tokenizer",
     metavar="T",

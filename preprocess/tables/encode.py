@@ -218,7 +218,7 @@ class _Column:
         if self.spec.dtype == "float32":
             _, beyond = narrow_floats(numbers.values, "refuse")
         else:
-            beyond = is_outside(numbers.values, numbers.valid, self.spec.bounds)
+            beyond = is_outside(numbers.values, numbers.valid, self.spec)
         return int(np.count_nonzero(self._rows(numbers, beyond)))
 
     def floats(self) -> NDArray[Any]:
@@ -241,9 +241,9 @@ class _Column:
         Booleans are of the same form: 1 for false, 2 for true.
         """
         spec = self.spec
-        first, last = spec.bounds
-        if spec.kind == "integer" and spec.nullable and not source_of(spec, self.encoder.schema)[1]:
-            direct = shifted(self.array, first, last, np.dtype(spec.dtype))
+        offset_form = spec.kind == "integer" and spec.all_bits is None
+        if offset_form and not source_of(spec, self.encoder.schema)[1]:
+            direct = shifted(self.array, *spec.bounds, np.dtype(spec.dtype))
             if direct is not None:
                 return direct[self.chosen]
         numbers = self._numbers()
@@ -251,14 +251,14 @@ class _Column:
         if spec.kind == "decimal":
             finer = (values == NO_MULTIPLE) & valid
             self._refuse(numbers, finer, f"no multiple of 10**{spec.exponent}")
-        bad = is_outside(values, valid, spec.bounds)
+        bad = is_outside(values, valid, spec)
         how = self.how
         if how == "refuse":
             unit = f", in units of 10**{spec.exponent}" if spec.exponent else ""
-            said = f"outside what {spec.dtype} holds: {first}..{last}{unit}{self._remedy()}"
+            said = f"outside what {spec.dtype} holds: {spec.shown_range}{unit}{self._remedy()}"
             self._refuse(numbers, bad, said)
         elif bad.any():
-            values, valid = clip_or_drop(values, valid, spec.bounds, how)
+            values, valid = clip_or_drop(values, valid, spec, how)
         if not spec.nullable:
             said = "missing, and the values of the column leave no code for that"
             self._refuse(numbers, ~valid, said)
@@ -269,10 +269,12 @@ class _Column:
 
     def _remedy(self) -> str:
         """Return what to do with a number that has no code; among the known ones there is none."""
-        kept = "prepare the training data with --room"
-        if self.spec.role == "target":
-            return f"; {kept}"
-        return f"; --out-of-range clip or missing takes it, or {kept}"
+        ways = []
+        if self.spec.role != "target":
+            ways.append("--out-of-range clip or missing takes it")
+        if self.spec.all_bits is None:
+            ways.append("prepare the training data with --room")
+        return f"; {', or '.join(ways)}" if ways else ""
 
     def _refuse(self, numbers: Numbers, bad: NDArray[np.bool_], what: str) -> None:
         """Refuse the first chosen row whose value is marked."""

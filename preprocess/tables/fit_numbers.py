@@ -23,10 +23,13 @@ from preprocess.tables.plan import ColumnPlan, room_of, with_range
 from preprocess.tables.quantiles import HELD, Part, quantiles, quantiles_of_counted
 from preprocess.tables.splits import SKIPPED, TRAIN
 from preprocess.tables.text import plain_numbers
+from preprocess.tables.unused import unused_number
 from preprocess.tables.values import numbers_of, texts_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from loaders.format.table_column import ColumnDtype, Wrapping
 
 _UNSIGNED: Final = 1 << 63
 """Offset of unsigned numbers of 64 bits, as int64."""
@@ -39,7 +42,7 @@ def fit_whole(plan: ColumnPlan, rows: Rows) -> FittedColumn:
     """Fit whole numbers: the offset and the narrowest type hold all rows.
 
     Raises:
-        SourceError: They are beyond int64, or beyond the type that is asked for.
+        SourceError: They are beyond 64 bits, or beyond the type that is asked for.
     """
     if plan.low is None or plan.high is None:
         low, high, missing = _range(plan, rows)
@@ -48,13 +51,20 @@ def fit_whole(plan: ColumnPlan, rows: Rows) -> FittedColumn:
     offset = 0 if plan.kind == "boolean" else low
     if plan.dtype is not None:
         _check_asked(plan, rows, offset)
-    if plan.nullable:
+    dtype: ColumnDtype = "int64"
+    wraps: Wrapping | None = None
+    if plan.wraps:
+        wraps = "uint64" if plan.unsigned else "int64"
+        offset = unused_number(lambda: _all(plan, rows), unsigned=plan.unsigned) + 1
+    elif plan.nullable:
         below = 0 if plan.kind == "boolean" else room_of(plan, rows.options.room)
         offset, high = offset - below, high + below
         dtype = plan.dtype or narrowest(high - offset + 1)
     else:
-        dtype, offset = "int64", _UNSIGNED if plan.unsigned else 0
-    spec = make_spec(plan, dtype, offset=offset, exponent=plan.exponent, nullable=plan.nullable)
+        offset = _UNSIGNED if plan.unsigned else 0
+    spec = make_spec(
+        plan, dtype, offset=offset, exponent=plan.exponent, nullable=plan.nullable, wraps=wraps
+    )
     return _with_statistics(spec, plan, rows)
 
 
@@ -79,7 +89,8 @@ def _check_asked(plan: ColumnPlan, rows: Rows, offset: int) -> None:
     if plan.dtype not in CODE_DTYPES:
         raise SourceError(f"column {plan.name!r}: {plan.dtype} is no type of kind {plan.kind}")
     top = offset + int(np.iinfo(plan.dtype).max) - 1
-    if (plan.high or 0) <= top or (plan.dtype == "int64" and not plan.nullable):
+    all_bits = plan.wraps or not plan.nullable
+    if (plan.high or 0) <= top or (plan.dtype == "int64" and all_bits):
         return
 
     def beyond(array: "pa.Array") -> NDArray[np.bool_]:

@@ -36,7 +36,7 @@ from preprocess.tables.store import (
     cut_records,
     plan_window_rows,
 )
-from preprocess.tables.tokens import TextColumn, settle_text
+from preprocess.tables.tokens import TextColumns, settle_text
 from preprocess.tables.work import Work
 
 
@@ -71,11 +71,11 @@ class Shared:
 
     Attributes:
         like: Another dataset, whose schema and vocabularies are used.
-        text: The column whose texts become tokens, with the tokenizer.
+        text: The columns whose texts become tokens, with the tokenizer.
     """
 
     like: Like | None
-    text: TextColumn | None
+    text: TextColumns | None
 
 
 def outline_run(

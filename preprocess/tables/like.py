@@ -176,8 +176,7 @@ def _not_whole(
     ends = [end for end in (found.minimum, found.maximum) if isinstance(end, int)]
     beyond = next((number for number in ends if not low <= number <= high), None)
     if beyond is not None:
-        first, last = spec.bounds
-        yield f"{spec.name!r}: {beyond} is outside {first}..{last}, which is stored there"
+        yield f"{spec.name!r}: {beyond} is outside {spec.shown_range}, which is stored there"
 
 
 def rounded_notes(spilled: Spilled, like: Like, rows: Rows) -> Iterator[str]:
@@ -225,10 +224,11 @@ def outside_notes(counts: Mapping[str, int], schema: TableSchema, how: OutOfRang
     became = "the nearest of these" if how == "clip" else "missing"
     for spec in schema.columns:
         if spec.name in counts:
-            first, last = spec.bounds if spec.dtype != "float32" else FLOAT32_RANGE
+            low, high = FLOAT32_RANGE
+            known = f"{low}..{high}" if spec.dtype == "float32" else spec.shown_range
             unit = f" * 10**{spec.exponent}" if spec.exponent else ""
             yield (
-                f"column {spec.name!r}: {counts[spec.name]:,} values outside {first}..{last}{unit} "
+                f"column {spec.name!r}: {counts[spec.name]:,} values outside {known}{unit} "
                 f"became {became}"
             )
 

@@ -39,7 +39,7 @@ class TableOptions:
         categorical: Columns whose values become codes, whatever they look like.
         numeric: Columns that must be numbers: a value that is none is refused by line.
         ignore: Columns that are left out.
-        text: A column of texts, whose tokens are stored beside the records.
+        text: Columns of texts, whose tokens are stored beside the records.
         tokenizer: Makes these tokens: folder, `tokenizer.json`, tiktoken file, or name in the local
             Hugging Face cache.
         hash_buckets: Columns whose values are hashed instead of counted, with the number of
@@ -132,8 +132,6 @@ class TableOptions:
         if self.text and self.tokenizer is None:
             name = self.text[0]
             raise ValueError(f"text: column {name!r}: {TEXT_REMEDY.format(quote(name))}")
-        if len(self.text) > 1:
-            raise ValueError(f"text={self.text}: expected one column; --ignore the others")
         if self.tokenizer is not None and not self.text:
             raise ValueError(f"tokenizer={self.tokenizer!r}: only with a column of text")
 

@@ -43,6 +43,7 @@ class ColumnPlan:
         high: Largest whole number.
         unsigned: Whole numbers are uint64, since some are beyond int64.
         nullable: A code is kept for missing values.
+        wraps: That code is of a number that no row has, among all of 64 bits.
         float32_exact: float32 holds all numbers.
         beyond_float: Whole numbers among floats may be beyond what float64 holds, or decimals.
         infinite: Some of them are infinite as float64.
@@ -70,6 +71,7 @@ class ColumnPlan:
     high: int | None = None
     unsigned: bool = False
     nullable: bool = True
+    wraps: bool = False
     float32_exact: bool = False
     beyond_float: bool = False
     infinite: bool = False
@@ -90,7 +92,7 @@ class ColumnPlan:
 
 
 def with_range(plan: ColumnPlan, low: int, high: int, *, missing: bool) -> ColumnPlan:
-    """Give a plan its range; a range that no offset form holds is refused.
+    """Give a plan its range; a range beyond 64 bits is refused.
 
     Args:
         plan: Of whole numbers.
@@ -105,12 +107,15 @@ def with_range(plan: ColumnPlan, low: int, high: int, *, missing: bool) -> Colum
     unsigned = high > INT64[1]
     if unsigned and low < 0:
         refuse_column(plan.name, f"the range {low}..{high} is beyond 64 bits", *remedies)
-    nullable = high - low + 1 <= INT64[1]
-    if missing and not nullable:
-        why = f"the range {low}..{high} leaves no code for missing values"
-        refuse_column(plan.name, why, *remedies)
-    unsigned = unsigned or plan.unsigned
-    return replace(plan, low=low, high=high, unsigned=unsigned, nullable=nullable)
+    offset_form = high - low + 1 <= INT64[1]
+    return replace(
+        plan,
+        low=low,
+        high=high,
+        unsigned=unsigned or plan.unsigned,
+        nullable=offset_form or missing,
+        wraps=missing and not offset_form,
+    )
 
 
 def room_of(plan: ColumnPlan, percent: int) -> int:

@@ -16,10 +16,11 @@ from loaders.format.table_schema import TableSchema
 from preprocess.errors import SampleError
 from preprocess.recipe import Maker, Ragged, Redo, Rows
 from preprocess.sources import Item, Listing
+from preprocess.stats import merge_tallies
 from preprocess.tables.encode import UNKNOWN
 from preprocess.tables.options import TableOptions
 from preprocess.tables.store import RecordSource
-from preprocess.tables.tokens import TextColumn, Unsure, encode_texts
+from preprocess.tables.tokens import TextColumns, Unsure, encode_texts
 from preprocess.tokens.maker import TokenMaker
 
 KIND: Final = "table"
@@ -49,7 +50,7 @@ class TableRecipe:
         task: "classification" or "regression"; None without a target.
         columns: All columns of the input.
         source: Gives the records; None where all of them are there already.
-        text: The column whose tokens are stored beside them.
+        text: The columns whose tokens are stored beside them.
     """
 
     described: bytes
@@ -57,7 +58,7 @@ class TableRecipe:
     task: str | None
     columns: tuple[str, ...]
     source: RecordSource | None
-    text: TextColumn | None = None
+    text: TextColumns | None = None
 
     @property
     def kind(self) -> str:
@@ -96,8 +97,9 @@ class TableRecipe:
         """Return the record, and the lists and tokens beside it."""
         parts = self.schema.record
         record = FieldSpec(name=RECORD, dtype=RECORD, shape=(), role="record", record=parts)
-        lists = tuple(self.schema.list_fields.values())
-        return (record, *lists) if self.text is None else (record, *lists, self.text.field())
+        lists = self.schema.list_fields.values()
+        tokens = () if self.text is None else self.text.fields().values()
+        return (record, *lists, *tokens)
 
     def refusal(self, tallies: Mapping[str, tuple[int, ...]]) -> str | None:  # noqa: ARG002
         """Refuse nothing: the plan has seen all values."""
@@ -146,17 +148,17 @@ class _TableMaker:
         text = self.recipe.text
         if text is None or self.tokens is None:
             return found
-        texts = rows.texts(text.name, item.start, item.stop or 0)
         split = item.key.partition(":")[0]
-        try:
-            encoded = encode_texts(self.tokens, texts, split, item.start)
-        except Unsure as error:
-            raise Redo(replace(self.recipe, text=text.by_reference())) from error
-        return replace(
-            found,
-            arrays={**found.arrays, **encoded.arrays},
-            tallies={**encoded.tallies, **found.tallies},
-        )
+        arrays, tallies = dict(found.arrays), dict[str, tuple[int, ...]]()
+        for name, field in text.fields().items():
+            texts = rows.texts(name, item.start, item.stop or 0)
+            try:
+                encoded = encode_texts(self.tokens, texts, field.name, split, item.start)
+            except Unsure as error:
+                raise Redo(replace(self.recipe, text=text.by_reference())) from error
+            arrays |= encoded.arrays
+            merge_tallies(tallies, encoded.tallies)
+        return replace(found, arrays=arrays, tallies={**tallies, **found.tallies})
 
     def _tallies(
         self, records: NDArray[Any], lists: Mapping[str, Ragged]

@@ -10,7 +10,7 @@ from loaders.format.out_of_range import OUT_OF_RANGE, OutOfRange
 from preprocess.tables.like import Like
 from preprocess.tables.options import TEXT_REMEDY, TableOptions
 from preprocess.tables.recipe import recorded
-from preprocess.tables.tokens import TEXTS, TextColumn
+from preprocess.tables.tokens import TEXTS, TextColumns
 from preprocess.tables.toml import Wish
 
 _SETTLED: Final = (
@@ -68,7 +68,7 @@ class TableRequest:
         if self.wishes:
             raise ValueError("schema: what columns become is settled by like")
 
-    def recorded(self, like: Like | None, text: TextColumn | None) -> dict[str, Any]:
+    def recorded(self, like: Like | None, text: TextColumns | None) -> dict[str, Any]:
         """Return everything that changes bytes, as JSON values."""
         wishes = {name: asdict(wish) for name, wish in sorted(self.wishes.items())}
         described = recorded(self.options, wishes, None if like is None else like.sha256)

@@ -22,6 +22,9 @@ from tests.benchmarks.device_set import write_images
 from tests.token_stores import write_stream
 
 _ULP = {torch.float32: 2.0**-23, torch.bfloat16: 2.0**-7, torch.float16: 2.0**-10}
+_GROWN = 1 << 23
+"""Bytes of device memory that batches may come to take, as they meet in time: 4 small blocks."""
+
 _CUTS: tuple[dict[str, Any], ...] = (
     {},
     {"size": 20, "padding": 4},
@@ -60,6 +63,10 @@ def check_all(scratch: Path, device: torch.device) -> list[str]:
             lines.append(f"augmented {dataset.views[0].field.dtype}, {place}: as on the CPU")
     _check_kept(eight, device)
     lines.append("100 batches that were kept stay as they were")
+    if device.type == "cuda":
+        for place in places:
+            _check_memory(eight, place, device)
+        lines.append("device memory does not grow over epochs")
     lines += _check_guards(eight, device)
     return lines
 
@@ -133,6 +140,18 @@ def _check_kept(dataset: Any, device: torch.device) -> None:
         loader.set_epoch(0)
         for image, batch in zip(kept, loader, strict=True):
             assert torch.equal(image, batch["image"]), place
+
+
+def _check_memory(dataset: Any, place: Residency, device: torch.device) -> None:
+    normalize = Normalize.for_dataset(dataset, dtype=torch.float32)
+    loader = Loader(dataset, 8, device=device, residency=place, normalize=normalize)
+    reserved = []
+    for _ in range(20):
+        for _ in loader:
+            pass
+        torch.cuda.synchronize(device)
+        reserved.append(torch.cuda.memory_reserved(device))
+    assert reserved[-1] - reserved[1] <= _GROWN, f"{place}: {reserved} bytes"
 
 
 class _Huge:

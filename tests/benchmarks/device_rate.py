@@ -25,13 +25,18 @@ from loaders import (
     open_dataset,
 )
 from loaders.device_rows import kernels_for
-from loaders.residency import Residency
 from loaders.resident import Resident
 from tests.benchmarks.device_checks import check_all
-from tests.benchmarks.device_set import CLASSES, write_images
-from tests.benchmarks.device_setting import Setting, epoch_rates, seconds_of, synchronize
+from tests.benchmarks.device_set import write_images
+from tests.benchmarks.device_setting import (
+    Setting,
+    drawn_often,
+    epoch_rates,
+    seconds_of,
+    tiny,
+)
 from tests.benchmarks.device_sweep import sweep
-from tests.benchmarks.resnet import resnet50
+from tests.benchmarks.device_training import endless, seconds_a_step, training_step
 
 
 def measure_links(setting: Setting) -> dict[str, float]:
@@ -50,6 +55,7 @@ def measure_links(setting: Setting) -> dict[str, float]:
 def measure_loaders(setting: Setting, dataset: Any, links: dict[str, float]) -> Iterator[str]:
     """Yield a line for each residency: images a second, normalized on the device."""
     normalize = Normalize.for_dataset(dataset, dtype=torch.bfloat16)
+    dataset = drawn_often(setting, dataset)
     for place in setting.places:
         loader = Loader(
             dataset,
@@ -116,37 +122,15 @@ def measure_passes(setting: Setting, dataset: Any, links: dict[str, float]) -> I
 
 def measure_training(setting: Setting, dataset: Any) -> Iterator[str]:
     """Yield a line for each residency: the step beside that of a batch that never changes."""
-    torch.manual_seed(0)
-    model = resnet50(CLASSES, part=setting.part).to(setting.device, torch.bfloat16)
-    model = model.to(memory_format=torch.channels_last)
-    optimizer = torch.optim.SGD(model.parameters(), 0.01, momentum=0.9)
-    forward: Any = torch.compile(model) if setting.compiled else model
-    normalize = Normalize.for_dataset(dataset, dtype=torch.bfloat16)
-
-    def step(batch: dict[str, Any]) -> None:
-        loss = torch.nn.functional.cross_entropy(forward(batch["image"]).float(), batch["label"])
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-
-    streams = {place: _endless(setting, dataset, place, normalize) for place in setting.places}
+    step = training_step(setting)
+    streams = {place: endless(setting, dataset, place) for place in setting.places}
     fixed = next(streams["disk"])
-
-    def steps(batches: Iterator[dict[str, Any]]) -> float:
-        for _ in range(5):
-            step(next(batches))
-        synchronize(setting)
-        begin = time.perf_counter()
-        for _ in range(setting.steps):
-            step(next(batches))
-        synchronize(setting)
-        return (time.perf_counter() - begin) / setting.steps
 
     def synthetic() -> Iterator[dict[str, Any]]:
         while True:
             yield fixed
 
-    steps(synthetic())  # compiles
+    seconds_a_step(setting, step, synthetic())  # compiles
     contenders = {"synthetic": synthetic(), **streams}
     runs: dict[str, list[float]] = {name: [] for name in contenders}
     for number in range(setting.rounds):
@@ -154,7 +138,7 @@ def measure_training(setting: Setting, dataset: Any) -> Iterator[str]:
             : number % len(contenders)
         ]
         for name in names:
-            runs[name].append(steps(contenders[name]))
+            runs[name].append(seconds_a_step(setting, step, contenders[name]))
     for name, seconds in runs.items():
         ratio = statistics.median(
             one / other for one, other in zip(seconds, runs["synthetic"], strict=True)
@@ -164,20 +148,6 @@ def measure_training(setting: Setting, dataset: Any) -> Iterator[str]:
             f"ResNet-50 {name:9} {rate:10,.1f} images/s, {ratio:.4f} of the seconds of a fixed "
             "batch; wanted 1.015"
         )
-
-
-def _endless(
-    setting: Setting, dataset: Any, place: Residency, normalize: Normalize
-) -> Iterator[dict[str, Any]]:
-    loader = Loader(
-        dataset,
-        setting.batch_size,
-        device=setting.device,
-        residency=place,
-        normalize=normalize,
-    )
-    while True:
-        yield from loader
 
 
 def measure(setting: Setting, scratch: Path) -> Iterator[str]:
@@ -211,13 +181,9 @@ def main() -> None:
     device = torch.device(options.device)
     if device.type == "cuda":
         device = torch.device("cuda", torch.cuda.current_device())
-    small = {"count": 64, "side": 32, "batch_size": 8, "steps": 2, "rounds": 1, "part": 8}
-    setting = Setting(
-        device=device,
-        compiled=not (options.eager or options.tiny),
-        swept=options.sweep,
-        **(small if options.tiny else {}),
-    )
+    setting = Setting(device=device, compiled=not options.eager, swept=options.sweep)
+    if options.tiny:
+        setting = tiny(device, swept=options.sweep)
     with tempfile.TemporaryDirectory(dir=options.scratch) as folder:
         for line in measure(setting, Path(folder)):
             sys.stdout.write(line + "\n")

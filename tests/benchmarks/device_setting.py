@@ -4,7 +4,9 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import torch
 
 from loaders import Loader
@@ -18,6 +20,8 @@ class Setting:
     Attributes:
         device: Where batches go.
         count: Images.
+        passes: How often an epoch of a `Loader` draws each of them: its start and end are then a
+            small part of it, as in training.
         side: Of an image, in pixels.
         batch_size: Of a batch.
         steps: Training steps in a round.
@@ -29,6 +33,7 @@ class Setting:
 
     device: torch.device
     count: int = 16_384
+    passes: int = 8
     side: int = 224
     batch_size: int = 256
     steps: int = 60
@@ -46,6 +51,22 @@ class Setting:
     def places(self) -> list[Residency]:
         """Residencies that are measured."""
         return ["disk", "pinned", "device"] if self.device.type == "cuda" else ["disk", "device"]
+
+
+def tiny(device: torch.device, *, swept: bool = False) -> Setting:
+    """Return a setting that shows in seconds that all of it works."""
+    return Setting(
+        device=device,
+        count=64,
+        passes=2,
+        side=32,
+        batch_size=8,
+        steps=1,
+        rounds=1,
+        part=16,
+        compiled=False,
+        swept=swept,
+    )
 
 
 def synchronize(setting: Setting) -> None:
@@ -66,6 +87,11 @@ def seconds_of(setting: Setting, call: Callable[[], object], times: int = 20) ->
         synchronize(setting)
         found.append((time.perf_counter() - begin) / times)
     return statistics.median(found)
+
+
+def drawn_often(setting: Setting, dataset: Any) -> Any:
+    """Return a dataset of the same images, each `passes` times."""
+    return dataset.select(np.tile(np.arange(len(dataset)), setting.passes))
 
 
 def epoch_rates(setting: Setting, loader: Loader) -> list[float]:

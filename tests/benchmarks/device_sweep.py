@@ -9,7 +9,7 @@ import torch
 
 from loaders import Loader, Normalize, device_rows, feed
 from loaders.resident import Resident
-from tests.benchmarks.device_setting import Setting, epoch_rates, seconds_of
+from tests.benchmarks.device_setting import Setting, drawn_often, epoch_rates, seconds_of
 
 
 def sweep(setting: Setting, dataset: Any, links: dict[str, float]) -> Iterator[str]:
@@ -37,15 +37,16 @@ def sweep(setting: Setting, dataset: Any, links: dict[str, float]) -> Iterator[s
                 share = rate * setting.nbytes / links["link"]
                 yield f"sweep {place} {name}={value}: {rate:,.0f} images/s, {share:.3f} of the link"
         del resident
+    often = drawn_often(setting, dataset)
     for name, values in (
         ("_MOST_THREADS", (2, 4, 8, 12, 16)),
-        ("_PIECE", (1 << 20, 1 << 21, 1 << 22, 1 << 23, 1 << 26)),
-        ("_SLOTS_AHEAD", (1, 2, 4)),
+        ("_PIECE", (1 << 21, 1 << 22, 1 << 23, 1 << 25)),
+        ("_SLOTS_AHEAD", (1, 2, 6)),
     ):
         for value in values:
             with patched(feed, name, value):
                 loader = Loader(
-                    dataset, setting.batch_size, device=setting.device, normalize=normalize
+                    often, setting.batch_size, device=setting.device, normalize=normalize
                 )
                 rate = statistics.median(epoch_rates(setting, loader))
             yield f"sweep disk {name}={value}: {rate:,.0f} images/s"

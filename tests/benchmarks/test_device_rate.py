@@ -6,23 +6,13 @@ import pytest
 import torch
 
 from tests.benchmarks import device_rate
-from tests.benchmarks.device_setting import Setting
+from tests.benchmarks.device_setting import tiny
 from tests.benchmarks.resnet import resnet50
 
 
 @pytest.mark.slow
 def test_device_rate_checks_and_measures_every_residency(tmp_path: Path) -> None:
-    setting = Setting(
-        device=torch.device("cpu"),
-        count=64,
-        side=32,
-        batch_size=8,
-        steps=1,
-        rounds=1,
-        part=16,
-        compiled=False,
-        swept=True,
-    )
+    setting = tiny(torch.device("cpu"), swept=True)
     lines = list(device_rate.measure(setting, tmp_path))
     print(*lines, sep="\n")
     assert sum(line.startswith("refused: ") for line in lines) == 3
@@ -30,7 +20,7 @@ def test_device_rate_checks_and_measures_every_residency(tmp_path: Path) -> None
         ("gather + normalize", 1),
         ("Loader ", 4),
         ("ResNet-50", 3),
-        ("sweep", 17),
+        ("sweep", 18),
     ):
         assert sum(line.startswith(start) for line in lines) >= count, start
 

@@ -19,7 +19,6 @@ from loaders.errors import FormatError, SelectionError
 from loaders.table_lists import list_entries, padded_bytes
 from loaders.tables import TableDataset
 from loaders.views import fresh
-from preprocess.errors import SourceError
 from preprocess.plan import RunOptions
 from preprocess.tables.fitted_column import PADDED_NBYTES
 from preprocess.tables.options import TableOptions
@@ -314,9 +313,24 @@ def test_numbers_over_all_of_64_bits_have_no_code_for_what_fills_them_up(tmp_pat
         np.testing.assert_array_equal(batch["v"][3], np.array(lists[0], np.float64).astype("f4"))
         served = TableEncoder(out).batch({"v": lists})
         assert torch.equal(served["v"].nan_to_num(nan=0.5), batch["v"].flip(0).nan_to_num(nan=0.5))
-    bad = pa.table({"v": pa.array([[0, (1 << 64) - 1], [None]], pa.list_(pa.uint64()))})
-    with pytest.raises(SourceError, match="leaves no code for missing values"):
-        table_to_shards(bad, tmp_path / "bad")
+
+
+def test_lists_with_missing_numbers_over_all_of_64_bits_are_filled_up_with_these(
+    tmp_path: Path,
+) -> None:
+    lists = [[0, (1 << 64) - 1, None], [None], [], None]
+    for longest in (3, 40):  # in the record, and beside it
+        lists[0] = [0, (1 << 64) - 1, *[None] * (longest - 2)]
+        out = tmp_path / str(longest)
+        table_to_shards(pa.table({"v": pa.array(lists, pa.list_(pa.uint64()))}), out)
+        ds = open_table(out)
+        assert ds.schema.column("v").layout == ("padded" if longest == 3 else "ragged")
+        batch = ds.__getitems__([0, 1, 2, 3])
+        assert batch["v_length"].tolist() == [longest, 1, 0, -1]
+        assert batch["v"][0, :2].tolist() == [0.0, 2.0**64]
+        assert batch["v"].isnan().sum() == 4 * longest - 2
+        served = TableEncoder(out).batch({"v": lists})
+        assert torch.equal(served["v"].nan_to_num(nan=0.5), batch["v"].nan_to_num(nan=0.5))
 
 
 def test_a_column_may_be_called_like_the_length_of_another(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import pickle  # noqa: TID251 - what worker processes do with a dataset
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,15 @@ import pyarrow.parquet as pq  # noqa: TID253
 import pytest
 import torch
 
-from loaders import Loader, Mix, SelectionError, TableDataset, TableEncoder, open_table
+from loaders import (
+    Loader,
+    Mix,
+    SelectionError,
+    TableDataset,
+    TableEncoder,
+    open_table,
+    open_tokens,
+)
 from loaders.format.spec import read_manifest
 from preprocess import RunOptions, TableOptions, table_to_shards
 from preprocess.tokens import engine_packages
@@ -146,6 +155,94 @@ def test_batches_carry_the_tokens_padded_to_the_longest(tmp_path: Path) -> None:
             assert target == n % 2
         seen += ids
     assert sorted(seen) == list(range(COUNT))
+
+
+TWO = ["--text", "note,title", "--target", "y"]
+
+
+def write_two(path: Path, count: int = COUNT) -> Path:
+    """Write rows of two columns of texts: the title is the note of 3 rows further on."""
+    titles = [text_of(n + 3) or None for n in range(count)]
+    columns = {
+        "id": range(count),
+        "note": [text_of(n) or None for n in range(count)],
+        "title": titles,
+        "y": [n % 2 == 0 for n in range(count)],
+        "long": [[0.5] * (n % 50) for n in range(count)],
+    }
+    pq.write_table(pa.table(columns), path, row_group_size=70)
+    return path
+
+
+@pytest.mark.parametrize("words", [[], ["--shuffle", "5"]])
+@pytest.mark.parametrize("container", ["tensor", "zarr"])
+def test_each_of_several_columns_has_its_own_tokens(
+    words: list[str], container: str, tmp_path: Path
+) -> None:
+    source, tokenizer = write_two(tmp_path / "in.parquet"), make_bpe(tmp_path / "bpe")
+    options = [*TWO, "--tokenizer", tokenizer, "--shard-size", "20kB", "--format", container]
+    for workers in ("1", "3"):
+        done = call("table", source, tmp_path / workers, *options, *words, "--workers", workers)
+        assert done.exit_code == 0, done.stderr
+    assert "column 'title': tokens beside the records" in done.stdout
+    first, second = (read_files(tmp_path / workers) for workers in ("1", "3"))
+    assert {n: b for n, b in first.items() if "report" not in n} == {
+        n: b for n, b in second.items() if "report" not in n
+    }
+    out = tmp_path / "1"
+    assert call("check", out, "--full").exit_code == 0
+    assert "tokens_0001" in call("info", out).stdout
+    wanted = expected(tokenizer, COUNT + 3)
+    data = pickle.loads(pickle.dumps(open_table(out)))
+    assert data.manifest.version == 4
+    assert data.stored_nbytes == sum(each.nbytes for each in data.maps())
+    pad, seen = Alone(tokenizer).id_of("<|pad|>"), []
+    for batch in Loader(data, batch_size=16, seed=3):
+        assert "tokens" not in batch
+        ids = batch["numeric"][:, data.numeric_names.index("id")].long().tolist()
+        for name, ahead in (("note", 0), ("title", 3)):
+            tokens, lengths = batch[f"{name}_tokens"], batch[f"{name}_length"].tolist()
+            assert tokens.shape[1] == max(lengths)
+            for n, row, length in zip(ids, tokens, lengths, strict=True):
+                assert row[:length].tolist() == wanted[n + ahead]
+                assert set(row[length:].tolist()) <= {pad}
+        seen += ids
+    assert sorted(seen) == list(range(COUNT))
+    sample = data[5]
+    assert sample["title_length"] == len(sample["title_tokens"])
+    with pytest.raises(SelectionError, match="a table with tokens cannot be mixed"):
+        Mix({data: 0.5, open_table(out): 0.5})
+    with pytest.raises(SelectionError, match=r"the tokens of several columns: .*open_table"):
+        open_tokens(out)
+    with pytest.raises(SelectionError, match=r"'title': no tokens .* in 'title_tokens', padded"):
+        TableEncoder(out).batch({"id": [1], "title": ["a"]})
+
+
+def test_new_rows_of_several_columns_are_those_of_the_first_run(tmp_path: Path) -> None:
+    source, tokenizer = write_two(tmp_path / "in.parquet", 60), make_bpe(tmp_path / "bpe")
+    known, again = tmp_path / "out", tmp_path / "again"
+    assert call("table", source, known, *TWO, "--tokenizer", tokenizer).exit_code == 0
+    like = ["--like", known, "--target", "y", "--tokenizer", known / "tokenizer"]
+    for text in ("note", "title,note"):
+        done = call("table", source, again, *like, "--text", text)
+        assert done.exit_code == 1
+        assert f"of column 'note', 'title': give --text note --text title --tokenizer {known}" in (
+            done.stderr
+        )
+    done = call("table", source, again, *like, "--text", "note,title")
+    assert done.exit_code == 0, done.stderr
+    ours, theirs = read_files(known), read_files(again)
+    shards = [name for name in ours if name.startswith("train/")]
+    assert len(shards) > 4
+    assert all(ours[name] == theirs[name] for name in shards)
+
+
+def test_a_list_called_as_the_tokens_of_one_of_several_texts_is_named(tmp_path: Path) -> None:
+    table = {"a": ["x", "y"], "b": ["x", "z"], "b_tokens": [[1, 2], [3, 4]]}
+    options = TableOptions(text=("a", "b"), tokenizer=str(make_bpe(tmp_path / "bpe")))
+    table_to_shards(pa.table(table), tmp_path / "out", options)
+    with pytest.raises(SelectionError, match="a list column is called 'b_tokens' or 'b_length'"):
+        open_table(tmp_path / "out")
 
 
 def test_serving_says_that_texts_need_their_tokenizer(tmp_path: Path) -> None:

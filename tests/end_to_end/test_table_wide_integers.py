@@ -1,6 +1,7 @@
-"""Whole numbers that leave no code for a missing one: stored exactly where none is missing."""
+"""Whole numbers over all of 64 bits: stored exactly, whether some are missing or none is."""
 
 import json
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +10,15 @@ import pyarrow as pa  # noqa: TID253 - a test may load what it compares with
 import pyarrow.parquet as pq  # noqa: TID253
 import pytest
 import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from loaders import SelectionError, TableEncoder, open_table
+from loaders import FormatError, SelectionError, TableEncoder, open_table
 from loaders.format.spec import read_manifest
 from loaders.format.table_schema import ColumnSpec, TableSchema, read_table_schema
 from loaders.table_columns import sort_columns
 from loaders.table_views import table_entries
+from preprocess import table_to_shards
 from tests.token_commands import call
 
 LOW, HIGH, TOP = -(1 << 63), (1 << 63) - 1, (1 << 64) - 1
@@ -52,6 +56,10 @@ def decoded(out: Path, name: str) -> list[int | None]:
     """Return what is stored, in Python's integers, by the rule of the format."""
     spec = spec_of(out, name)
     codes = np.load(out / "train/00000.record.npy")[name].tolist()
+    if spec.wraps is not None:
+        low = np.iinfo(spec.wraps).min
+        values = [low + (code - 1 + spec.offset - low) % (1 << 64) for code in codes]
+        return [None if code == 0 else v for code, v in zip(codes, values, strict=True)]
     if spec.nullable:
         return [None if code == 0 else code - 1 + spec.offset for code in codes]
     return [code + spec.offset for code in codes]
@@ -114,17 +122,124 @@ def test_numbers_of_64_bits_are_encoded_at_serving_as_they_were_stored(tmp_path:
         encoder.encode(COLUMNS | {"unsigned": [-1, 1, 2, 3, 4]})
 
 
-@pytest.mark.parametrize("name", ["a.csv", "a.parquet"])
-def test_a_missing_value_among_them_is_refused_with_the_remedy(tmp_path: Path, name: str) -> None:
-    columns = {"signed": [*SIGNED, None], "unsigned": [*UNSIGNED, None]}
+LOSSY: dict[str, list[Any]] = {"signed": [None, *SIGNED], "unsigned": [*UNSIGNED, None]}
 
-    result = prepare(tmp_path, name, columns)
 
-    assert result.exit_code == 1
-    said = f"column 'signed': the range {LOW}..{HIGH} leaves no code for missing values"
-    assert said in result.stderr
-    assert "--categorical signed or --ignore signed" in result.stderr
-    assert f"column 'unsigned': the range 0..{TOP} leaves no code" in result.stderr
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.parquet"])
+def test_missing_values_among_them_are_stored_as_such(tmp_path: Path, name: str) -> None:
+    result = prepare(tmp_path, name, LOSSY, "--workers", "2")
+
+    assert result.exit_code == 0, result.output
+    out = tmp_path / "out"
+    stored = np.load(out / "train/00000.record.npy")
+    encoder = TableEncoder(out)
+    for column, values in LOSSY.items():
+        assert decoded(out, column) == values
+        assert stored[column].tolist().count(0) == 1
+        found = spec_of(out, column).statistics
+        assert (found.count, found.missing) == (6, 1)
+        assert (found.minimum, found.maximum) == (min(COLUMNS[column]), max(COLUMNS[column]))
+        mean = sum(COLUMNS[column]) / 5
+        assert found.mean == pytest.approx(mean)
+        assert encoder.schema.column(column).all_bits == encoder.schema.column(column).wraps
+    assert [spec_of(out, column).wraps for column in LOSSY] == ["int64", "uint64"]
+    texts = {n: [None if v is None else str(v) for v in vs] for n, vs in LOSSY.items()}
+    for data in (LOSSY, texts):
+        assert encoder.encode(data).tobytes() == stored.tobytes()
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_any_numbers_and_missing_ones_come_back_through_every_way(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    tmp_path = tmp_path_factory.mktemp("law")
+    kind = data.draw(st.sampled_from([np.int64, np.uint64]))
+    low, high = int(np.iinfo(kind).min), int(np.iinfo(kind).max)
+    drawn = data.draw(st.lists(st.none() | st.integers(low, high), max_size=6))
+    values = data.draw(st.permutations([low, high, None, *drawn]))
+    table = {"x": pa.array(values, pa.from_numpy_dtype(kind))}
+    table_to_shards(pa.table(table), tmp_path / "out")
+    out = tmp_path / "out"
+
+    assert decoded(out, "x") == values
+    spec = spec_of(out, "x")
+    new = [value for value in values if data.draw(st.booleans())] + [low, None]
+    again = {"x": pa.array(new, pa.from_numpy_dtype(kind))}
+    pq.write_table(pa.table(again), tmp_path / "new.parquet")
+    done = call("table", tmp_path / "new.parquet", tmp_path / "new", "--like", out)
+    assert done.exit_code == 0, done.output
+    assert decoded(tmp_path / "new", "x") == new
+    shown = open_table(out).__getitems__(range(len(values)))["numeric"][:, 0]
+    known = [np.nan if value is None else float(value) for value in values]
+    np.testing.assert_array_equal(shown.numpy(), np.array(known).astype(np.float32))
+    assert TableEncoder(out).encode({"x": values})["x"].tolist().count(0) == values.count(None)
+    assert spec.statistics is not None
+    assert spec.statistics.missing == values.count(None)
+
+
+@pytest.mark.parametrize("column", LOSSY)
+def test_the_number_that_stands_for_missing_ones_is_out_of_range(
+    tmp_path: Path, column: str
+) -> None:
+    prepare(tmp_path, "a.parquet", {column: LOSSY[column]})
+    known, out = tmp_path / "out", tmp_path / "again"
+    unused = spec_of(known, column).unused
+    new = write(tmp_path / "new.parquet", {column: [3, unused]})
+
+    refused = call("table", new, out, "--like", known)
+
+    assert refused.exit_code == 1
+    assert f"new.parquet:2: column '{column}': '{unused}' is outside" in refused.stderr
+    assert f" without {unused}; --out-of-range clip or missing takes it" in refused.stderr
+    with pytest.raises(SelectionError, match=f"row 1: {unused} is outside .* without {unused}"):
+        TableEncoder(known).encode({column: [3, unused]})
+    for how, became in (("clip", unused - 1), ("missing", None)):
+        done = call("table", new, out, "--like", known, "--out-of-range", how, "--overwrite")
+        assert done.exit_code == 0, done.output
+        assert f"column '{column}': 1 values outside" in done.stdout
+        assert decoded(out, column) == [3, became]
+        encoder = TableEncoder(known, out_of_range=how)
+        assert encoder.encode({column: [3, unused]}).tobytes() == (
+            np.load(out / "train/00000.record.npy").tobytes()
+        )
+
+
+def test_decimals_and_lists_of_all_64_bits_have_missing_ones_too(tmp_path: Path) -> None:
+    lists = [[LOW, HIGH], [None, 3], None]
+    prices = [Decimal(LOW + 1).scaleb(-2), Decimal(HIGH).scaleb(-2), None]
+    table = pa.table(
+        {
+            "v": pa.array(lists, pa.list_(pa.int64())),
+            "price": pa.array(prices, pa.decimal128(25, 2)),
+        }
+    )
+    pq.write_table(table, tmp_path / "a.parquet")
+
+    result = call("table", tmp_path / "a.parquet", tmp_path / "out")
+
+    assert result.exit_code == 0, result.output
+    assert decoded(tmp_path / "out", "price") == [LOW + 1, HIGH, None]
+    shown = open_table(tmp_path / "out").__getitems__([0, 1, 2])
+    np.testing.assert_array_equal(
+        shown["v"].numpy(), np.array([[LOW, HIGH], [np.nan, 3], [np.nan] * 2], np.float32)
+    )
+    expected = [float(prices[0]), float(prices[1]), np.nan]
+    np.testing.assert_array_equal(shown["numeric"][:, 0].numpy(), np.array(expected, np.float32))
+
+
+def test_a_schema_of_such_columns_is_the_only_one_with_the_key(tmp_path: Path) -> None:
+    prepare(tmp_path, "a.parquet", {"signed": LOSSY["signed"], "far": [*FAR, None]})
+    signed, far = json.loads((tmp_path / "out/table/schema.json").read_bytes())["columns"]
+    assert (signed["wraps"], "wraps" in far) == ("int64", False)
+    for key, value, said in (
+        ("wraps", "int32", "wraps: got 'int32'"),
+        ("dtype", "int32", "expected whole numbers of int64"),
+        ("offset", 1 << 64, "expected an offset for int64"),
+        ("nullable", False, "expected"),
+    ):
+        with pytest.raises(FormatError, match=said):
+            TableSchema.from_json({"columns": [signed | {key: value}]}, "schema")
 
 
 def test_numbers_that_no_64_bits_hold_are_refused_with_the_remedy(tmp_path: Path) -> None:
@@ -182,12 +297,17 @@ def test_new_rows_beyond_what_is_stored_are_refused_by_column_and_value(
     assert f"'x': {value} is outside 1..255, which is stored there" in result.stderr
 
 
+@pytest.mark.parametrize("lossy", [False, True])
 @pytest.mark.parametrize("numeric", ["values", "standardized"])
-def test_a_device_shows_the_same_bits_as_the_host(tmp_path: Path, numeric: Any) -> None:
+def test_a_device_shows_the_same_bits_as_the_host(
+    tmp_path: Path, numeric: Any, lossy: bool
+) -> None:
     powers = [1 << bit for bit in range(64)]
     rng = np.random.default_rng(0)
     unsigned = [*powers, TOP, *rng.integers(0, TOP, 2000, np.uint64).tolist()]
     signed = np.array(unsigned, np.uint64).view(np.int64).tolist()
+    if lossy:
+        unsigned[100:200] = signed[150:250] = [None] * 100
     prepare(tmp_path, "a.parquet", {"unsigned": unsigned, "signed": signed})
 
     shown = open_table(tmp_path / "out", numeric=numeric).__getitems__(range(len(unsigned)))
@@ -197,4 +317,12 @@ def test_a_device_shows_the_same_bits_as_the_host(tmp_path: Path, numeric: Any) 
     rows = torch.from_numpy(records.view(np.uint8).reshape(len(records), -1).copy())
     (entry,) = table_entries(schema, sort_columns(schema, "out"), numeric)
 
-    assert torch.equal(entry.on_device(rows), shown["numeric"])
+    found = entry.on_device(rows)
+    assert torch.equal(found.isnan(), shown["numeric"].isnan())
+    assert torch.equal(found.nan_to_num(nan=0.5), shown["numeric"].nan_to_num(nan=0.5))
+    assert int(found.isnan().sum()) == (200 if lossy and numeric == "values" else 0)
+    if numeric == "standardized":
+        for place, values in enumerate((unsigned, signed)):
+            known = np.array([np.nan if v is None else float(v) for v in values])
+            expected = np.nan_to_num((known - np.nanmean(known)) / np.nanstd(known))
+            np.testing.assert_allclose(found[:, place].numpy(), expected, atol=1e-6)

@@ -5,23 +5,14 @@ import numpy as np
 import pytest
 import torch
 
-from loaders import Loader, SelectionError, ShardsError, feed, open_dataset
+from loaders import Loader, SelectionError, ShardsError, open_dataset
 from loaders.ahead import BufferPool
-from loaders.feed import DeviceFeed
-from loaders.finish import Finish
 from preprocess import ImageOptions, images_to_shards
 from tests.synthetic import write_image_tree
 
 
 def keys(loader: Loader) -> list[str]:
     return [key for batch in loader for key in batch["key"]]
-
-
-def through_ring(loader: Loader) -> Loader:
-    """Let a loader go the way of batches for a GPU, without one."""
-    finish = Finish(None, None, 0)
-    loader._feed = DeviceFeed(loader.dataset, loader.device, finish, None, 1)
-    return loader
 
 
 def test_an_epoch_visits_every_sample_once_in_full_batches(dataset_path: Path) -> None:
@@ -133,28 +124,3 @@ def test_an_absent_device_is_refused_when_the_loader_is_made(dataset_path: Path)
     absent = f"cuda:{torch.cuda.device_count()}"
     with pytest.raises(ShardsError, match=absent):
         Loader(open_dataset(dataset_path, size=32), 4, device=absent)
-
-
-@pytest.mark.parametrize("last", ["drop", "pad", "wrap", None])
-def test_the_path_through_device_slots_gives_the_same_batches(
-    dataset_path: Path, last, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ds = open_dataset(dataset_path, size=32)
-    options = {"drop_last": False} if last is None else {"last": last}
-    monkeypatch.setattr(feed, "_PIECE", 2000)  # more threads than one for a batch
-    through_slots = through_ring(Loader(ds, 5, seed=1, device="cpu", **options))
-    for batch, expected in zip(through_slots, Loader(ds, 5, seed=1, **options), strict=True):
-        assert set(batch) == set(expected)
-        assert ("valid" in batch) == (last == "pad")
-        for name in set(batch) - {"key"}:
-            assert torch.equal(batch[name], expected[name])
-        assert batch["key"] == expected["key"]
-
-
-def test_breaking_off_the_device_path_ends_its_thread(dataset_path: Path) -> None:
-    before = threading.active_count()
-    loader = Loader(open_dataset(dataset_path, size=32), 1)
-    batches = iter(through_ring(loader))
-    next(batches)
-    batches.close()
-    assert threading.active_count() == before

@@ -16,7 +16,6 @@ from preprocess.tables.options import TableOptions
         ({"ignore": ("a", "a")}, "named by ignore too"),
         ({"text": ("",)}, "empty"),
         ({"text": ("a",)}, "text: column 'a': a record holds no texts"),
-        ({"text": ("a", "b"), "tokenizer": "t"}, "expected one column"),
         ({"tokenizer": "t"}, "tokenizer='t': only with a column of text"),
         ({"target": "y", "text": ("y",), "tokenizer": "t"}, "target='y': named by text"),
         ({"target": "y", "ignore": ("y",)}, "target='y': named by ignore"),
