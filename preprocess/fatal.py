@@ -116,7 +116,9 @@ def _try(
                 if executor is None:
                     executor = ProcessPoolExecutor(max_workers=1)
                     executor.submit(_prepare_alone, replace(alone, items=())).result()
-                executor.submit(_prepare_alone, alone).result(limit)
+                took = executor.submit(_prepare_alone, alone).result(limit)
+                if timeout is not None and took > timeout:
+                    executor.submit(_prepare_alone, alone).result(timeout)  # all is loaded now
                 continue
             except FutureTimeoutError:
                 found[item] = f"{_HUNG} {timeout:g} s (--item-timeout)"
@@ -130,11 +132,17 @@ def _try(
     return found
 
 
-def _prepare_alone(task: ShardTask) -> None:
-    """Prepare the items of a task for nothing; what they raise, the run itself will meet."""
+def _prepare_alone(task: ShardTask) -> float:
+    """Prepare the items of a task for nothing; what they raise, the run itself will meet.
+
+    Returns:
+        Seconds that it took.
+    """
+    start = time.monotonic()
     with contextlib.suppress(Exception), task.recipe.opened() as maker:
         for _ in maker.samples(task.source, task.items):
             pass
+    return time.monotonic() - start
 
 
 def _signal(message: str) -> str:
@@ -150,10 +158,15 @@ def names_of(tasks: Sequence[ShardTask], out: Path) -> list[str]:
 
 
 @contextmanager
-def time_limit(out: Path, run_hash: str, seconds: float | None) -> Iterator[None]:
-    """Kill worker processes that have an item in work for longer than so many seconds."""
+def time_limit(out: Path, run_hash: str, seconds: float | None) -> Iterator[list[Note]]:
+    """Kill worker processes that have an item in work for longer than so many seconds.
+
+    Yields:
+        What they had in work, as they are killed.
+    """
+    killed: list[Note] = []
     if seconds is None:
-        yield
+        yield killed
         return
     ended = threading.Event()
 
@@ -163,11 +176,12 @@ def time_limit(out: Path, run_hash: str, seconds: float | None) -> Iterator[None
                 if note.pid != os.getpid() and time.monotonic() - note.since > seconds:
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(note.pid, signal.SIGKILL)
+                        killed.append(note)
 
     watch = threading.Thread(target=look, name="prep-time-limit", daemon=True)
     watch.start()
     try:
-        yield
+        yield killed
     finally:
         ended.set()
         watch.join()

@@ -1,6 +1,5 @@
 """`prep repair`: makes the bad files of a dataset again, byte for byte, and touches no other."""
 
-import os
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -124,6 +123,8 @@ class _Repair:
 
     def carry_out(self) -> None:
         """Make what is bad again and put it in place."""
+        if read_manifest(self.root) != self.manifest:
+            raise OutputError(f"{self.root}: another run has replaced it; check it again")
         shutil.rmtree(self.staging, ignore_errors=True)
         described = CONTAINERS[self.manifest.container].group_files(self.manifest)
         for name, data in described.items():
@@ -209,6 +210,8 @@ class _Repair:
 
     def _expect_bytes(self, receipt: Receipt) -> None:
         split = self.manifest.splits[receipt.split]
+        if receipt.count != split.counts[receipt.index]:
+            raise self._changed(f"shard {receipt.index} of {receipt.split}")
         for column, (name, nbytes, crc32c) in receipt.files.items():
             files = split.files[column]
             if (nbytes, crc32c) != (files.nbytes[receipt.index], files.crc32c[receipt.index]):
@@ -233,6 +236,6 @@ class _Repair:
                 raise OutputError(
                     f"{path}: a folder with files in it, where a file belongs; move it"
                 ) from error
-        if not os.path.realpath(path.parent).startswith(os.path.realpath(self.root)):
+        if not path.parent.resolve().is_relative_to(self.root.resolve()):
             raise OutputError(f"{path.parent}: leads out of {self.root} by a link; remove the link")
         return path

@@ -54,9 +54,9 @@ def write_shard(task: ShardTask, shared: Shared | None = None) -> Receipt:
         with ExitStack() as stack:
             if shared is None:
                 makers = {task.recipe: stack.enter_context(task.recipe.opened())}
-                pool: Executor = stack.enter_context(ThreadPoolExecutor(task.threads))
                 notes = Notes(task.out / WORK, task.run_hash)
-                stack.callback(notes.close)
+                stack.callback(notes.close)  # after the threads have ended, which write them
+                pool: Executor = stack.enter_context(ThreadPoolExecutor(task.threads))
                 quiet = lambda *_: None  # noqa: E731
                 shared = Shared(pool, task.threads, Gate(), Semaphore(), makers, quiet, notes)
             stack.enter_context(shared.gate)

@@ -12,7 +12,7 @@ from typing import Final
 from loaders.errors import ShardsError
 from loaders.format.files import WORK
 from preprocess.fatal import names_of, time_limit, without_fatal
-from preprocess.in_work import Notes
+from preprocess.in_work import Note, Notes
 from preprocess.receipt import Receipt
 from preprocess.shard_writer import write_shard
 from preprocess.task import ShardTask
@@ -56,8 +56,9 @@ def write_shards(
     receipts: list[Receipt] = []
     pending = list(tasks)
     while pending:
+        late: list[Note] = []
         try:
-            with time_limit(pending[0].out, pending[0].run_hash, item_timeout):
+            with time_limit(pending[0].out, pending[0].run_hash, item_timeout) as late:
                 _write_in_processes(pending, backend, workers, on_progress, receipts)
         except BrokenProcessPool as error:
             out, names = pending[0].out, names_of(pending, pending[0].out)
@@ -65,7 +66,7 @@ def write_shards(
             refused = sum(len(task.refused) for task in pending)
             pending = without_fatal(pending, out, item_timeout)
             if sum(len(task.refused) for task in pending) == refused:
-                raise _killed(names) from error
+                raise (_late(names, item_timeout) if late else _killed(names)) from error
         else:
             pending = []
     return receipts
@@ -74,6 +75,14 @@ def write_shards(
 def _unwritten(tasks: Sequence[ShardTask], receipts: Sequence[Receipt]) -> list[ShardTask]:
     done = {(receipt.split, receipt.index) for receipt in receipts}
     return [task for task in tasks if (task.split, task.index) not in done]
+
+
+def _late(names: Sequence[str], seconds: float | None) -> ShardsError:
+    return ShardsError(
+        f"not done within {seconds:g} s, but done when prepared alone: one of "
+        f"{', '.join(names[:_SHOWN])}: the machine is too busy for this --item-timeout; finished "
+        "shards are kept, the same command goes on from there, with a longer one or fewer --workers"
+    )
 
 
 def _killed(names: Sequence[str]) -> ShardsError:

@@ -134,6 +134,9 @@ def die(how: str, mark: Path) -> None:
         if mark.exists():
             return
         mark.touch()
+    if how == "slow":
+        time.sleep(1.5)
+        return
     if how == "exit":
         os._exit(7)
     if how == "segv":

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from preprocess.errors import SourceError
+from preprocess.images.options import MAX_CLASSES
 from preprocess.images.resize import Placement
 from preprocess.paired import Boxes, BoxRow
 from preprocess.sources import Listing
@@ -48,11 +49,11 @@ def read_boxes(path: Path) -> Annotations:
         document = json.loads(path.read_bytes())
     except OSError as error:
         raise SourceError(f"{path}: cannot be read: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise SourceError(f"{path}: no JSON: {error}") from error
     try:
         return _read_coco(path, document)
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
         raise SourceError(
             f"{path}: not as COCO lays out images, annotations and categories: {error!r}"
         ) from error
@@ -63,16 +64,25 @@ def pair_boxes(listing: Listing, found: Annotations) -> Listing:
 
     By YOLO's convention a photo without a text file has none; a photo that a COCO json does not
     list is refused by name when it is prepared.
+
+    Raises:
+        SourceError: Two photos have one text file.
     """
     splits = {}
-    used, bare = set(), 0
+    used: dict[str, str] = {}
+    bare = 0
     for name, items in listing.splits.items():
         paired = []
         for item in items:
             key = os.path.splitext(item.key)[0] if found.by_stem else item.key
             boxes = found.of.get(key)
             if boxes is not None:
-                used.add(key)
+                other = used.setdefault(key, item.key)
+                if other != item.key:
+                    raise SourceError(
+                        f"{listing.root}: {other} and {item.key} have one file of boxes, {key}.txt;"
+                        " rename one of them"
+                    )
             elif found.by_stem:
                 boxes, bare = Boxes((), None), bare + 1
             paired.append(replace(item, boxes=boxes))
@@ -94,6 +104,12 @@ def _read_coco(path: Path, document: Any) -> Annotations:
     categories = sorted((entry["id"], str(entry["name"])) for entry in document["categories"])
     labels = {number: label for label, (number, _) in enumerate(categories)}
     images = {entry["id"]: entry for entry in document["images"]}
+    for name, found, ids in (
+        ("images", document["images"], images),
+        ("categories", categories, labels),
+    ):
+        if len(ids) < len(found):
+            raise SourceError(f"{path}: two of the {name} have one id")
     rows: dict[Any, list[BoxRow]] = {number: [] for number in images}
     crowds = 0
     for place, entry in enumerate(document["annotations"]):
@@ -103,7 +119,12 @@ def _read_coco(path: Path, document: Any) -> Annotations:
             continue
         if entry["image_id"] not in rows or entry["category_id"] not in labels:
             raise SourceError(f"{where}: of an image or category that the file does not list")
-        left, top, width, height = (float(value) for value in entry["bbox"])
+        try:
+            left, top, width, height = (float(value) for value in entry["bbox"])
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            raise SourceError(
+                f"{where}: expected a bbox of left, top, width, height: {error}"
+            ) from error
         row = (labels[entry["category_id"]], left, top, left + width, top + height)
         rows[entry["image_id"]].append(_checked(row, where))
     of: dict[str, Boxes] = {}
@@ -163,8 +184,10 @@ def _yolo_row(line: str, where: str) -> BoxRow:
         raise SourceError(
             f"{where}: expected class, x, y, width, height, and found {line.strip()[:60]!r}"
         ) from error
-    if not (label >= 0 and all(0 <= share <= 1 for share in (x, y, width, height))):
-        raise SourceError(f"{where}: a class below 0, or shares outside 0 to 1")
+    if not (0 <= label < MAX_CLASSES and all(0 <= n <= 1 for n in (x, y, width, height))):
+        raise SourceError(
+            f"{where}: a class outside 0 to {MAX_CLASSES - 1}, or shares outside 0 to 1"
+        )
     row = (label, x - width / 2, y - height / 2, x + width / 2, y + height / 2)
     return _checked(row, where)
 

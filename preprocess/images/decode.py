@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from preprocess.errors import SampleError
+from preprocess.images.bmp import with_read_palette
 from preprocess.images.deep import deep_png_samples
 from preprocess.images.finish import Picture, Stored, finish
 from preprocess.images.formats import explain_refusal, sniff_format
@@ -212,7 +213,7 @@ def _decode_jxl(data: bytes, policy: DecodePolicy) -> Stored:
 
 
 def _decode_bmp(data: bytes, policy: DecodePolicy) -> Stored:
-    return decode_with_pillow(data, "BMP", policy)
+    return decode_with_pillow(with_read_palette(data), "BMP", policy)
 
 
 def _decode_gif(data: bytes, policy: DecodePolicy) -> Stored:

@@ -12,6 +12,9 @@ _CRITICAL_CHUNKS = (b"IHDR", b"PLTE", b"IDAT", b"IEND")
 _MAX_TEXT_NBYTES = 1 << 20  # of inflated metadata that is looked at, against zip bombs
 _MAX_ICC_NBYTES = 1 << 24  # of an inflated colour profile
 
+BROKEN_PROFILE = b"\0"
+"""Stands for a profile that cannot be inflated whole: of no use, and counted as such."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PngHeader:
@@ -23,7 +26,7 @@ class PngHeader:
         depth: Bits per sample.
         exif: The Exif block.
         xmp: The XMP packet.
-        icc: The colour profile; empty without one, or where it cannot be inflated.
+        icc: The colour profile; empty without one, `BROKEN_PROFILE` where its chunk is damaged.
         grey: Whether it has grey alone, with or without alpha.
         bare: The file with nothing but IHDR, PLTE, tRNS, IDAT and IEND: no text to inflate, no
             animation, no colour profile.
@@ -85,7 +88,7 @@ def read_png_header(data: bytes) -> PngHeader:
             # An ancillary chunk that is damaged is ignored: the picture does not depend on it.
             exif = data[start + 8 : end - 4] if _is_whole(view[start:end]) else exif
         elif kind == b"iCCP":
-            icc = _inflate(data[start + 8 : end - 4].partition(b"\0")[2][1:], _MAX_ICC_NBYTES)
+            icc = _png_profile(view[start:end])
         elif kind in (b"tEXt", b"zTXt", b"iTXt"):
             keyword, text = _png_text(kind, data[start + 8 : end - 4])
             if keyword == b"XML:com.adobe.xmp":
@@ -237,6 +240,16 @@ def _check_png_checksum(kind: bytes, chunk: memoryview) -> None:
         raise ValueError(f"the checksum of its {kind.decode()} chunk does not match")
 
 
+def _png_profile(chunk: memoryview) -> bytes:
+    inflater = zlib.decompressobj()
+    packed = bytes(chunk[8:-4]).partition(b"\0")[2][1:]
+    try:
+        profile = inflater.decompress(packed, _MAX_ICC_NBYTES)
+    except zlib.error:
+        return BROKEN_PROFILE
+    return profile if profile and inflater.eof and _is_whole(chunk) else BROKEN_PROFILE
+
+
 def _png_text(kind: bytes, body: bytes) -> tuple[bytes, bytes]:
     keyword, _, text = body.partition(b"\0")
     if keyword not in (b"XML:com.adobe.xmp", b"Raw profile type exif"):
@@ -248,13 +261,13 @@ def _png_text(kind: bytes, body: bytes) -> tuple[bytes, bytes]:
         packed = text[:1] == b"\1"
         text = text[2:].partition(b"\0")[2].partition(b"\0")[2]
     if packed:
-        text = _inflate(text, _MAX_TEXT_NBYTES)
+        text = _inflate(text)
     return keyword, text
 
 
-def _inflate(packed: bytes, most: int) -> bytes:
+def _inflate(packed: bytes) -> bytes:
     try:
-        return zlib.decompressobj().decompress(packed, most)
+        return zlib.decompressobj().decompress(packed, _MAX_TEXT_NBYTES)
     except zlib.error:
         return b""  # broken metadata does not cost the picture
 

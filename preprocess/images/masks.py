@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from preprocess.errors import SampleError, SourceError
+from preprocess.images.bmp import with_read_palette
 from preprocess.images.formats import sniff_format
 from preprocess.images.headers import read_png_header
 from preprocess.images.orientation import read_orientation, turn_upright
@@ -22,6 +23,12 @@ from preprocess.sources import Item, Listing
 _ENDINGS: Final = (".png", ".tif", ".tiff", ".bmp", ".gif")
 _FORMATS: Final = frozenset({"PNG", "TIFF", "BMP", "GIF"})
 """Formats that lose nothing and hold indices."""
+
+_LOSSY: Final = frozenset({"jpeg", "tiff_jpeg", "webp"})
+"""Compressions of a TIFF, as Pillow names them, after which values are others."""
+
+_PART_PIXELS: Final = 1 << 21
+"""Pixels that are counted at a time."""
 
 
 def pair_masks(listing: Listing, folder: Path) -> Listing:
@@ -125,24 +132,44 @@ def decode_mask(data: bytes, max_pixels: int) -> NDArray[Any]:
     if kind not in _FORMATS:
         raise ValueError(f"a {kind or 'file of unknown format'}: masks are PNG, TIFF, BMP or GIF")
     exif = xmp = None
-    bits = 8
+    bits, inverted = 8, False
     if kind == "PNG":
         header = read_png_header(data)
         data, bits, exif, xmp = header.bare, header.depth, header.exif, header.xmp
+    elif kind == "BMP":
+        data = with_read_palette(data)
     with Image.open(io.BytesIO(data), formats=[kind]) as image:
         check_pixels(image.width, image.height, max_pixels)
+        if kind == "TIFF":
+            bits, inverted = _stored_in_tiff(image)
         image.load()
         if image.mode not in {"1", "L", "P"} and not image.mode.startswith("I;16"):
             raise ValueError(f"its pixels are {image.mode}, not indices of classes")
         values = np.array(image)  # [H, W]
         if image.mode == "1":
-            values = values.astype(np.uint8)
-        elif image.mode == "L" and bits < 8:
+            values = (values ^ inverted).astype(np.uint8)
+        elif image.mode == "L":
+            values = ~values if inverted else values
             values //= 255 // (2**bits - 1)  # Pillow stretches few bits to 8
         elif image.mode.startswith("I;16"):
             values = values.astype(np.uint16)
     upright = turn_upright(values[:, :, None], read_orientation(exif, xmp))
     return np.ascontiguousarray(upright.reshape(upright.shape[:2]))
+
+
+def _stored_in_tiff(image: Any) -> tuple[int, bool]:
+    """Return the bits of a sample, and whether Pillow turns values of up to 8 bits round.
+
+    Raises:
+        ValueError: Its pixels are compressed with loss.
+
+    Source:
+        TIFF 6.0: tags 258 (BitsPerSample) and 262 (PhotometricInterpretation, 0: white is zero).
+    """
+    if (packed := image.info.get("compression")) in _LOSSY:
+        raise ValueError(f"its pixels are compressed as {packed}, which loses values")
+    tags = image.tag_v2
+    return min(8, int(tags.get(258, (1,))[0])), tags.get(262) == 0
 
 
 def check_mask(
@@ -167,7 +194,7 @@ def check_mask(
         raise ValueError(
             f"{width} x {height}, its photo is {across} x {down} upright: another shape"
         )
-    values = np.flatnonzero(np.bincount(mask.reshape(-1)))
+    values = np.flatnonzero(_counts(mask))
     allowed = f"0 to {2**depth - 1}"
     bad = values[values >= 2**depth]
     if classes is not None and not len(bad):
@@ -176,6 +203,15 @@ def check_mask(
     if len(bad):
         y, x = np.argwhere(mask == bad[0])[0].tolist()
         raise ValueError(f"value {bad[0]} at x = {x}, y = {y}; allowed are {allowed}")
+
+
+def _counts(mask: NDArray[Any]) -> NDArray[np.int64]:
+    """Count every value, a part at a time: it takes eight bytes for each pixel of one."""
+    flat = mask.reshape(-1)
+    counts = np.zeros(int(np.iinfo(mask.dtype).max) + 1, np.int64)
+    for start in range(0, len(flat), _PART_PIXELS):
+        counts += np.bincount(flat[start : start + _PART_PIXELS], minlength=len(counts))
+    return counts
 
 
 def fit_mask(

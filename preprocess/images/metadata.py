@@ -3,7 +3,8 @@
 import csv
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -46,7 +47,7 @@ def read_metadata(options: MetadataOptions, splits: SplitOptions) -> dict[str, E
     wanted = [*options.columns(), *(name for name in extra if name is not None)]
     found: dict[str, Entry] = {}
     try:
-        for where, columns in _rows(path):
+        for where, columns in _rows(path, frozenset(wanted)):
             missing = next((name for name in wanted if name not in columns), None)
             if missing is not None:
                 names = ", ".join(columns)
@@ -57,40 +58,104 @@ def read_metadata(options: MetadataOptions, splits: SplitOptions) -> dict[str, E
             if name in found:
                 raise SourceError(f"{where}: {name} again, as in {found[name].where}")
             found[name] = Entry(where, columns)
+    except UnicodeDecodeError as error:
+        where = f"{path}: line {_line_of_other_bytes(path)}"
+        raise SourceError(f"{where}: no UTF-8: {error.reason}") from error
     except OSError as error:
         raise SourceError(f"{path}: cannot be read: {error.strerror or error}") from error
-    except (ValueError, csv.Error) as error:
+    except (ValueError, NotImplementedError) as error:
         raise SourceError(f"{path}: cannot be read: {error}") from error
     return found
 
 
-def _rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _rows(path: Path, wanted: Collection[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    readers = {".csv": _csv_rows, ".jsonl": _json_rows, ".ndjson": _json_rows}
     ending = path.suffix.lower()
-    if ending == ".csv":
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.DictReader(file, strict=True)
+    if ending in readers:
+        yield from readers[ending](path)
+    elif ending == ".parquet":
+        yield from _parquet_rows(path, wanted)
+    else:
+        raise SourceError(f"{path}: expected a .csv, .jsonl or .parquet")
+
+
+def _csv_rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        reader = csv.DictReader(file, strict=True)
+        try:
+            _refuse_twice(f"{path}: line 1", reader.fieldnames or ())
             for row in reader:
                 where = f"{path}: line {reader.line_num}"
                 if None in row or None in row.values():
                     raise SourceError(f"{where}: another number of fields than the header")
                 yield where, row
-    elif ending in {".jsonl", ".ndjson"}:
-        with path.open(encoding="utf-8") as file:
-            for number, line in enumerate(file, 1):
-                if not line.strip():
-                    continue
-                where = f"{path}: line {number}"
-                value = json.loads(line)
-                if not isinstance(value, dict):
-                    raise SourceError(f"{where}: no JSON object")
-                yield where, value
-    elif ending == ".parquet":
-        import pyarrow.parquet as pq
+        except csv.Error as error:
+            raise SourceError(f"{path}: line {reader.reader.line_num}: {error}") from error
 
-        for number, row in enumerate(pq.read_table(path).to_pylist()):
-            yield f"{path}: row {number}", row
-    else:
-        raise SourceError(f"{path}: expected a .csv, .jsonl or .parquet")
+
+def _json_rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    with path.open(encoding="utf-8-sig") as file:
+        for number, line in enumerate(file, 1):
+            if not line.strip():
+                continue
+            where = f"{path}: line {number}"
+
+            def once(pairs: list[tuple[str, Any]], where: str = where) -> dict[str, Any]:
+                _refuse_twice(where, [name for name, _ in pairs])
+                return dict(pairs)
+
+            try:
+                value = json.loads(line.rstrip("\r\n"), object_pairs_hook=once)
+            except json.JSONDecodeError as error:
+                raise SourceError(f"{where}, column {error.colno}: {error.msg}") from error
+            except (ValueError, RecursionError) as error:
+                raise SourceError(f"{where}: {error}") from error
+            if not isinstance(value, dict):
+                raise SourceError(f"{where}: no JSON object")
+            if "\\u" in line and not _is_text(value):
+                raise SourceError(f"{where}: half of a surrogate pair, which is no text")
+            yield where, value
+
+
+def _is_text(value: Any) -> bool:
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _parquet_rows(path: Path, wanted: Collection[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield rows of the wanted columns alone; all names where one of these is not there."""
+    import pyarrow.parquet as pq
+
+    number = 0
+    with pq.ParquetFile(path) as file:
+        names = file.schema_arrow.names
+        _refuse_twice(str(path), names)
+        if not set(wanted) <= set(names):
+            yield str(path), dict.fromkeys(names)
+        for batch in file.iter_batches(columns=sorted(wanted)):
+            for row in batch.to_pylist():
+                yield f"{path}: row {number}", row
+                number += 1
+
+
+def _refuse_twice(where: str, names: Sequence[str]) -> None:
+    again = [name for name, count in Counter(names).items() if count > 1]
+    if again:
+        raise SourceError(f"{where}: {again[0]!r} names two columns")
+
+
+def _line_of_other_bytes(path: Path) -> int:
+    """Return the number of the first line that is no UTF-8."""
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                line.decode()
+            except UnicodeDecodeError:
+                return number
+    return 1
 
 
 def pair_metadata(
@@ -189,7 +254,7 @@ def _number(entry: Entry, column: str) -> float:
     found = math.nan
     if isinstance(value, str | int | float) and not isinstance(value, bool):
         with suppress(ValueError, OverflowError):
-            found = float(value)
+            found = math.nan if "_" in str(value) else float(value)
     if not abs(found) <= _LARGEST:
         raise SourceError(f"{entry.where}: {column} is {value!r}, expected a number in float32")
     return found

@@ -17,6 +17,9 @@ BACKGROUNDS: Final[Mapping[str, tuple[int, int, int]]] = {
     "black": (0, 0, 0),
 }
 
+MAX_CLASSES: Final = 1 << 16
+"""Classes that a label of 16 bits can tell apart."""
+
 _MAX_MARGIN: Final = 4
 
 

@@ -24,8 +24,8 @@ _ALPHA_MODES: Final = frozenset({"LA", "La", "PA", "RGBA", "RGBa"})
 _OPAQUE_MODES: Final = frozenset({"1", "L", "P", "RGB", "RGBX", "CMYK", "YCbCr"})
 _GREY_MODES: Final = frozenset({"1", "L", "LA", "La"})
 
-# Source: TIFF 6.0, sections 8 and 12 for the numbers of tags.
-_SUBFILE, _BITS, _PHOTOMETRIC = 254, 258, 262
+# Source: TIFF 6.0, sections 8 and 12 for the numbers of tags; ICC.1 annex B.3 for the profile's.
+_SUBFILE, _BITS, _PHOTOMETRIC, _ICC = 254, 258, 262, 34675
 _OF_ANOTHER_PAGE: Final = 0b101
 """Bits of NewSubfileType: a page at lower resolution, a transparency mask."""
 
@@ -111,11 +111,11 @@ def _is_deep(image: "Image.Image") -> bool:
 
 def _read(image: "Image.Image", policy: DecodePolicy, sample_bits: int) -> Stored:
     """Take the samples of a loaded image, whatever its mode."""
-    icc = image.info.get("icc_profile") or b""
+    icc = _profile(image)
     profiled: Profiled = "none"
     if image.mode.startswith("I;16"):
         deep, peak = _grey16(image)
-        return Stored(samples=deep, peak=peak, icc=cast("bytes", icc), grey=True)
+        return Stored(samples=deep, peak=peak, icc=icc, grey=True)
     if image.mode == "CMYK":
         samples, profiled = ink_to_srgb(image, icc if policy.icc == "srgb" else b"")
         icc = b""
@@ -124,9 +124,15 @@ def _read(image: "Image.Image", policy: DecodePolicy, sample_bits: int) -> Store
     else:
         kinds = {"I": "16-bit signed or 32-bit integer", "F": "floating-point"}
         raise ValueError(f"{kinds.get(image.mode, image.mode)} samples are not supported")
-    return Stored(
-        samples=samples, icc=cast("bytes", icc), grey=image.mode in _GREY_MODES, profiled=profiled
-    )
+    return Stored(samples=samples, icc=icc, grey=image.mode in _GREY_MODES, profiled=profiled)
+
+
+def _profile(image: "Image.Image") -> bytes:
+    """Return the colour profile of the page: Pillow's info still holds that of an earlier one."""
+    found = image.info.get("icc_profile")
+    if image.format == "TIFF":
+        found = _tags(image).get(_ICC)
+    return cast("bytes", found or b"")
 
 
 def _straight(image: "Image.Image", sample_bits: int) -> NDArray[np.uint8]:

@@ -9,7 +9,7 @@ from preprocess.images.boxes import pair_boxes, read_boxes
 from preprocess.images.formats import HEAD_NBYTES, IMAGE_EXTENSIONS, sniff_format
 from preprocess.images.masks import pair_masks
 from preprocess.images.metadata import Entry, pair_metadata, read_metadata
-from preprocess.images.options import ImageOptions
+from preprocess.images.options import MAX_CLASSES, ImageOptions
 from preprocess.images.recipe import ImageRecipe
 from preprocess.images.splits import report_copies, split_photos
 from preprocess.output import check_paths
@@ -17,9 +17,6 @@ from preprocess.plan import Plan, RunOptions, plan_run
 from preprocess.report import Report
 from preprocess.run import OnProgress, run
 from preprocess.sources import Wanted, list_folder
-
-MAX_CLASSES: Final = 1 << 16
-"""Classes that a label of 16 bits can tell apart."""
 
 WANTED: Final = Wanted(
     what="image",

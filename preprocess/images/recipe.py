@@ -28,6 +28,9 @@ _VERSION: Final = 2
 _PAGE_NBYTES: Final = 100_000
 """Bytes of a TIFF that are taken for a page where shards are planned."""
 
+_FILE_PIXELS: Final = 8
+"""Pixels of a picture to a byte of its file, about: those of a JPEG of one bit a pixel."""
+
 _SMALL_NBYTES: Final = 150_000
 _MANY_ITEMS: Final = 20_000
 _MANY_WORKERS: Final = 4
@@ -181,7 +184,10 @@ class ImageRecipe:
         if self.chosen.is_variable:  # pictures of 4 to 3
             pixels = sum(w * h for w, h in map(self.chosen.stored, self.chosen.sizes))
             ratio = 4 / 3 if self.chosen.fit == "shortest" else 3 / 4
-            nbytes += int(pixels * ratio) * self.chosen.channels * self.chosen.depth // 8
+            pixels = int(pixels * ratio)
+            if self.chosen.no_upscale:  # no more than the picture has
+                pixels = min(pixels, len(self.chosen.sizes) * _FILE_PIXELS * item.nbytes)
+            nbytes += pixels * self.chosen.channels * self.chosen.depth // 8
         return pages * nbytes
 
     def refusal(self, tallies: Mapping[str, tuple[int, ...]]) -> str | None:  # noqa: ARG002

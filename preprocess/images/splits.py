@@ -132,7 +132,7 @@ def report_copies(listing: Listing, *, allow_leaks: bool) -> Listing:
     leaks = [found for found in groups if len({split for split, _ in found}) > 1]
     notes = [
         f"{sum(map(len, found)) - len(found):,} photos are exact copies of others{where}: "
-        + "; ".join(" = ".join(_place(*entry) for entry in group) for group in found[:_SHOWN])
+        + "; ".join(map(_shown, found[:_SHOWN]))
         for found, where in ((groups, ""), (leaks, " in another split"))
         if found
     ]
@@ -141,6 +141,14 @@ def report_copies(listing: Listing, *, allow_leaks: bool) -> Listing:
             f"{listing.root}: {notes[-1]}; remove them, or --allow-leaks to keep them"
         )
     return replace(listing, notes=(*listing.notes, *notes))
+
+
+def _shown(group: Sequence[tuple[str, str]]) -> str:
+    """Name photos that are the same: of each split its first, and as many others as are shown."""
+    firsts = {split: (split, key) for split, key in reversed(group)}.values()
+    named = list(dict.fromkeys([*group[:_SHOWN], *firsts]))
+    more = f" and {len(group) - len(named):,} others" if len(group) > len(named) else ""
+    return " = ".join(_place(*entry) for entry in named) + more
 
 
 def _place(split: str, key: str) -> str:

@@ -24,6 +24,7 @@ from preprocess.tables.spill import (
     write_block,
     write_spill,
 )
+from preprocess.tables.structs import ObjectsOfBlocks
 
 _VERSION: Final = 4
 """Of the blocks: raised when the same source and options give other ones."""
@@ -227,6 +228,7 @@ class _File:
     blocks: list[SpilledBlock] = field(default_factory=list)
     evidence: dict[str, Evidence] = field(default_factory=dict)
     left_out: list[SpilledErrors] = field(default_factory=list)
+    objects: ObjectsOfBlocks = field(default_factory=ObjectsOfBlocks)
     count: int = 0
 
     def take(self, made: _Made) -> None:
@@ -241,6 +243,8 @@ class _File:
         self.blocks.append(spilled)
         self.left_out += [] if made.left_out is None else [made.left_out]
         self.count += spilled.count
+        if (fault := self.objects.fault_of(made.evidence)) is not None:
+            raise SampleError(spilled.key, fault)
 
     def _first(self, evidence: Evidence) -> Evidence:
         """Return the evidence of a column that the blocks before do not have."""

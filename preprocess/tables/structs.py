@@ -1,13 +1,44 @@
 """Columns of structs -> a column for each field in them, called `struct.field`, however deep."""
 
+import dataclasses
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from preprocess.tables.block import NULL, Evidence
 from preprocess.texts.records import listed
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+_SHOWN: Final = 60
+"""Letters of a value that a message shows."""
+
+
+@dataclasses.dataclass(slots=True)
+class ObjectsOfBlocks:
+    """Which columns of a file of JSON are objects in some of its blocks, and what in others.
+
+    Each block by itself would be well, and where one ends would decide what a value becomes.
+    """
+
+    structs: set[str] = dataclasses.field(default_factory=set)
+    others: dict[str, Evidence] = dataclasses.field(default_factory=dict)
+
+    def fault_of(self, evidence: Mapping[str, Evidence]) -> str | None:
+        """Take the next block; say which column is both, if any is."""
+        above = {name[:end] for name in evidence for end, at in enumerate(name) if at == "."}
+        valued = {name: each for name, each in evidence.items() if each.kinds != NULL}
+        self.structs |= above - set(valued)
+        self.others |= {name: each for name, each in valued.items() if name not in above}
+        both = sorted(self.structs & set(self.others))
+        if not both:
+            return None
+        value, place = self.others[both[0]].not_kind.get("float", ("other values", ""))
+        return (
+            f"column {both[0]!r} holds objects, and {value[:_SHOWN]!r}"
+            f"{' at ' if place else ''}{place}; mend it, or leave it out with --ignore {both[0]}"
+        )
 
 
 def is_struct(kind: "pa.DataType") -> bool:

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from preprocess.in_work import Notes, read_notes
 from preprocess.plan import RunOptions
 from preprocess.report import Report
 from preprocess.run import run
+from preprocess.shard_writer import write_shard
 from tests.crash.children import ROOT, SECONDS
 from tests.recipes import (
     DigestRecipe,
@@ -87,6 +89,13 @@ def test_an_item_that_never_ends_is_left_out_after_its_time(tmp_path: Path) -> N
     assert without_manifest(out) == expected_tree(tmp_path, said)
 
 
+def test_an_item_that_ends_after_its_time_is_left_out_as_well(tmp_path: Path) -> None:
+    source, out = tmp_path / "source", tmp_path / "out"
+    write_items(source, {**numbered_items(6), "train/005": b"die slow"})
+    report = prepare(source, out, mark=tmp_path / "mark", backend="auto", timeout=1.0)
+    assert dict(report.skipped) == {"train/005": "not done within 1 s (--item-timeout)"}
+
+
 @pytest.mark.parametrize("how", ["segv", "kill"])
 def test_a_process_of_threads_dies_once_and_the_next_run_goes_on_without_the_item(
     how: str, tmp_path: Path
@@ -130,6 +139,32 @@ def test_who_was_in_work_when_a_run_was_killed_is_not_left_out(tmp_path: Path) -
     tasks = list(plan.tasks())
     assert without_fatal(tasks, out, None) == tasks
     assert read_notes(out / ".prep", plan.run_hash) == []
+
+
+def test_no_thread_writes_a_note_where_another_file_is_by_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A number of a closed descriptor is that of the next file which is opened."""
+    source, out = tmp_path / "source", tmp_path / "out"
+    write_items(source, {"train/0": b"die slow", "train/1": b"fault"})
+    recipe = DigestRecipe(side=100_000, fault="exception")  # an item is a chunk
+    plan = plan_digests(source, out, RunOptions(shard_nbytes=10 * row_nbytes(recipe)), recipe)
+    (out / ".prep").mkdir(parents=True)
+    others: list[int] = []
+    close = Notes.close
+
+    def closed(self: Notes) -> None:
+        numbers = [*self._files.values()]
+        close(self)
+        for number in numbers:
+            other = os.open(tmp_path / str(number), os.O_RDWR | os.O_CREAT)
+            others.append(other if other == number else os.dup2(other, number))
+
+    monkeypatch.setattr(Notes, "close", closed)
+    with pytest.raises(RuntimeError, match="the recipe failed"):
+        write_shard(replace(next(plan.tasks()), threads=2))
+    assert len(others) == 2
+    assert [os.fstat(other).st_size for other in others] == [0, 0]
 
 
 def test_a_time_limit_on_threads_is_refused() -> None:

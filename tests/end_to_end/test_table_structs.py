@@ -17,8 +17,11 @@ from preprocess import TableOptions, table_to_shards
 from preprocess.errors import SourceError
 from tests.token_commands import call
 
+SMALL = 2.0**-20
+"""A float whose decimal places are too many for units of the last."""
+
 ROWS: list[dict[str, Any]] = [
-    {"id": 7, "a": {"x": 1, "in": {"s": "u", "f": 0.5}}, "v": [1, 2]},
+    {"id": 7, "a": {"x": 1, "in": {"s": "u", "f": SMALL}}, "v": [1, 2]},
     {"id": 8, "a": {"x": None, "in": {"s": "w", "f": 1.5}}, "v": [3, 4]},
     {"id": 9, "a": None, "v": [5, 6]},
     {"id": 9, "a": {"x": 3, "in": None}, "v": [5, 7]},
@@ -74,7 +77,7 @@ def test_fields_of_structs_are_columns_of_every_source(tmp_path: Path, kind: str
     records = np.load(out / "train" / "00000.record.npy")
     assert records["a.x"].tolist() == [1, 0, 0, 3]
     assert records["a.in.s"].tolist() == [2, 3, 0, 0]
-    np.testing.assert_array_equal(records["a.in.f"], [0.5, 1.5, np.nan, np.nan])
+    np.testing.assert_array_equal(records["a.in.f"], [SMALL, 1.5, np.nan, np.nan])
     encoder = TableEncoder(out)
     nested = {name: [row[name] for row in ROWS] for name in ROWS[0]}
     flat = {
@@ -82,7 +85,7 @@ def test_fields_of_structs_are_columns_of_every_source(tmp_path: Path, kind: str
         "v": nested["v"],
         "a.x": [1, None, None, 3],
         "a.in.s": ["u", "w", None, None],
-        "a.in.f": [0.5, 1.5, None, None],
+        "a.in.f": [SMALL, 1.5, None, None],
     }
     assert encoder.encode(nested).tobytes() == encoder.encode(flat).tobytes() == records.tobytes()
 
@@ -152,3 +155,20 @@ def test_objects_that_a_block_does_not_have_are_no_column_of_their_own(tmp_path:
     report = table_to_shards(source, tmp_path / "out")
     assert [spec.name for spec in schema_of(tmp_path / "out").columns] == ["a.b", "x"]
     assert not [note for note in report.notes if "left out" in note]
+
+
+def test_what_is_an_object_in_one_block_and_text_in_another_is_refused(tmp_path: Path) -> None:
+    """Where a block of 4 MiB ends would have decided which objects become columns."""
+    path = tmp_path / "rows.jsonl"
+    object_, text = {"x": 1, "long": "-" * 2000}, "none"
+    with path.open("w") as file:
+        for number in range(3000):
+            value: Any = text if number == 2900 else object_
+            file.write(json.dumps({"a": value, "y": number % 2}) + "\n")
+    with pytest.raises(SourceError, match=r"column 'a' holds objects, and .* at rows\.jsonl:\d+; "):
+        table_to_shards(path, tmp_path / "out", TableOptions(target="y"))
+    table_to_shards(path, tmp_path / "other", TableOptions(target="y", ignore=("a",)))
+    lines = [{"x.y": n, "x": n} if n % 3 else {"x.y": n} for n in range(9)]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    table_to_shards(path, tmp_path / "dots", TableOptions())
+    assert [c.name for c in schema_of(tmp_path / "dots").columns] == ["x.y", "x"]

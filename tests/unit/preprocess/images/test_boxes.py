@@ -196,6 +196,24 @@ def test_a_photo_that_is_not_listed_or_of_another_size_is_refused_by_name(tmp_pa
             {"annotations": [{"image_id": 7, "category_id": 3, "bbox": [1, 1, float("nan"), 2]}]},
             "a box from",
         ),
+        (
+            {"annotations": [{"image_id": 7, "category_id": 3, "bbox": [1, 1, 4]}]},
+            r"annotations\[0\]: expected a bbox of left, top, width, height",
+        ),
+        (
+            {"annotations": [{"image_id": 7, "category_id": 3, "bbox": [1, 1, 4, "wide"]}]},
+            r"annotations\[0\]: expected a bbox",
+        ),
+        ({"annotations": [{"image_id": 7, "category_id": 3}]}, r"annotations\[0\]: expected"),
+        (
+            {"images": [{"id": 7, "file_name": "a", "width": float("inf"), "height": 1}]},
+            "of an image|not as COCO",
+        ),
+        ({"categories": [{"id": 3, "name": n} for n in "ab"]}, "categories have one id"),
+        (
+            {"images": [{"id": 7, "file_name": n, "width": 9, "height": 9} for n in "ab"]},
+            "images have one id",
+        ),
         ({"images": [{"id": n, "file_name": "a", "width": 1, "height": 1} for n in (1, 2)]}, "two"),
     ],
 )
@@ -216,7 +234,14 @@ def test_a_coco_json_that_cannot_be_names_the_place(
 
 
 @pytest.mark.parametrize(
-    "line", ["0 0.5 0.5 0.1", "x 0.5 0.5 0.1 0.1", "0 0.5 0.5 1.1 0.1", "-1 0 0 0 0"]
+    "line",
+    [
+        "0 0.5 0.5 0.1",
+        "x 0.5 0.5 0.1 0.1",
+        "0 0.5 0.5 1.1 0.1",
+        "-1 0 0 0 0",
+        "999999999999 0.5 0.5 0.1 0.1",
+    ],
 )
 def test_a_line_of_yolo_that_cannot_be_is_named(tmp_path: Path, line: str) -> None:
     write_photos(tmp_path)
@@ -226,6 +251,18 @@ def test_a_line_of_yolo_that_cannot_be_is_named(tmp_path: Path, line: str) -> No
         prepare(tmp_path, folder)
     (folder / "a.txt").write_text(f"\n{line}\n")
     with pytest.raises(SourceError, match=r"a\.txt: line 2"):
+        prepare(tmp_path, folder)
+
+
+def test_two_photos_of_one_file_of_boxes_are_refused(tmp_path: Path) -> None:
+    write_photos(tmp_path)
+    Image.new("RGB", (9, 9)).save(tmp_path / "photos" / "a.jpg")
+    folder = tmp_path / "labels"
+    folder.mkdir()
+    (folder / "d.txt").write_text("0 0.5 0.5 0.1 0.1")
+    assert not prepare(tmp_path, folder).skipped
+    (folder / "a.txt").write_text("0 0.5 0.5 0.1 0.1")
+    with pytest.raises(SourceError, match=r"a\.jpg and a\.png have one file of boxes, a\.txt"):
         prepare(tmp_path, folder)
 
 

@@ -154,3 +154,13 @@ def test_a_margin_stores_longer_sides_under_the_name_of_the_short_ones(tmp_path:
 def test_fits_and_margins_out_of_range_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         ImageOptions(**{"sizes": ((8, 8),), **options})
+
+
+def test_pictures_that_are_not_enlarged_are_counted_by_their_files(tmp_path: Path) -> None:
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    for number in range(400):
+        Image.new("RGB", (8, 6), (number % 256, 0, 0)).save(folder / f"{number}.png")
+    options = ImageOptions(sizes=((16384, 16384),), fit="longest", no_upscale=True)
+    assert images_to_shards(folder, tmp_path / "out", options).samples == {"train": 400}
+    assert len(open_dataset(tmp_path / "out").manifest.splits["train"].counts) == 1

@@ -16,6 +16,7 @@ from PIL import Image  # noqa: TID253 - a test may load what it compares with
 
 from loaders import Loader, open_dataset
 from preprocess import ImageOptions, RunOptions, SourceError, images_to_shards
+from preprocess.images.decode import decode_image
 from preprocess.images.masks import decode_mask, fit_mask
 from preprocess.images.resize import FITS, Fit, fit_geometry
 
@@ -95,6 +96,47 @@ def test_indices_of_few_bits_stay_as_they_are(bits: int, colour: int) -> None:
         for kind, body in chunks
     )
     np.testing.assert_array_equal(decode_mask(data, 10**6), values)
+
+
+def packed(values: NDArray[Any], bits: int) -> list[bytes]:
+    """Return rows of values of few bits, each of whole bytes."""
+    rows = ["".join(f"{value:0{bits}b}" for value in row) for row in values.tolist()]
+    return [int(row, 2).to_bytes(len(row) // 8, "big") for row in rows]
+
+
+@pytest.mark.parametrize("bits", [1, 2, 4, 8, 16])
+@pytest.mark.parametrize("white", [0, 1])
+def test_values_of_a_tiff_stay_as_they_are(bits: int, white: int) -> None:
+    values = np.arange(16).reshape(2, 8) % 2**bits
+    data = b"".join(packed(values, bits))
+    data = values.astype("<u2").tobytes() if bits == 16 else data
+    tags = {256: 8, 257: 2, 258: bits, 259: 1, 262: white, 273: 8, 277: 1, 278: 2, 279: len(data)}
+    entries = b"".join(struct.pack("<HHII", tag, 4, 1, value) for tag, value in tags.items())
+    head = b"II*\0" + struct.pack("<I", 8 + len(data)) + data + struct.pack("<H", len(tags))
+    np.testing.assert_array_equal(decode_mask(head + entries + bytes(4), 10**6), values)
+
+
+@pytest.mark.parametrize("bits", [1, 4, 8])
+@pytest.mark.parametrize("greys", [[0, 255], [0], range(16), range(0, 256, 17)])
+def test_indices_of_a_bmp_stay_as_they_are_whatever_the_palette(bits: int, greys: Any) -> None:
+    colours = greys[: 2**bits]
+    values = np.arange(64).reshape(2, 32) % len(colours)
+    rows = b"".join(packed(values, bits)[::-1])
+    palette = b"".join(bytes([grey] * 3 + [0]) for grey in colours)
+    sizes = (40, 32, 2, 1, bits, 0, len(rows), 0, 0, len(colours), 0)
+    start = 54 + len(palette)
+    head = b"BM" + struct.pack("<IHHI", start + len(rows), 0, 0, start)
+    data = head + struct.pack("<IiiHHIIiiII", *sizes) + palette + rows
+    np.testing.assert_array_equal(decode_mask(data, 10**6), values)
+    shown = np.array(colours)[values]
+    np.testing.assert_array_equal(decode_image(data, key="k")[:, :, 1], shown)
+
+
+def test_a_mask_that_is_compressed_with_loss_is_refused() -> None:
+    buffer = io.BytesIO()
+    Image.fromarray(squares(16, 16, [0, 9])).save(buffer, "TIFF", compression="jpeg")
+    with pytest.raises(ValueError, match="compressed as jpeg, which loses values"):
+        decode_mask(buffer.getvalue(), 10**6)
 
 
 @pytest.mark.parametrize("kind", ["PNG", "TIFF"])

@@ -101,6 +101,7 @@ def test_a_column_names_the_splits(tmp_path: Path) -> None:
         ([{**ROWS[0], "weight": "heavy"}], "line 2: weight is 'heavy', expected a number"),
         ([{**ROWS[0], "weight": "1e39"}], "weight is '1e39'"),
         ([{**ROWS[0], "weight": "nan"}], "weight is 'nan'"),
+        ([{**ROWS[0], "weight": "1_0"}], "weight is '1_0'"),
         ([{**ROWS[0], "file_name": "else.png"}], "lists none of the photos"),
     ],
 )
@@ -118,9 +119,19 @@ def test_a_table_that_cannot_be_names_row_and_column(
     [
         ("t.csv", b"file_name,a\n0.png\n", "line 2: another number of fields"),
         ("t.csv", b"file_name,a\n0.png,1,2\n", "line 2: another number of fields"),
-        ("t.csv", b"file_name\n\xff\n", "cannot be read"),
+        ("t.csv", b"file_name\n0.png\n\xff\n", "line 3: no UTF-8"),
+        ("t.csv", b'file_name\n0.png\n"\n', "line 3: unexpected end of data"),
+        ("t.csv", b"file_name\n" + b"x" * 200_000 + b"\n", "line 2: field larger than"),
+        ("t.csv", b"file_name,a,a\n0.png,1,2\n", "line 1: 'a' names two columns"),
         ("t.jsonl", b"[1]\n", "line 1: no JSON object"),
-        ("t.jsonl", b"{\n", "cannot be read"),
+        ("t.jsonl", b'{"file_name": "0.png"}\n{\n', "line 2, column 2: Expecting property name"),
+        (
+            "t.jsonl",
+            b'{"file_name": "\\u0030.png", "a": "\\ud800"}\n',
+            "line 1: half of a surrogate",
+        ),
+        ("t.jsonl", b"\n" + b"[" * 99_999 + b"\n", "line 2: maximum recursion"),
+        ("t.jsonl", b'{"file_name": "0.png", "a": 1, "a": 2}\n', "line 1: 'a' names two columns"),
         ("t.parquet", b"PAR1", "cannot be read"),
         ("t.xls", b"", r"expected a \.csv"),
     ],
@@ -132,6 +143,25 @@ def test_a_table_that_cannot_be_read_is_named(
     (tmp_path / name).write_bytes(data)
     with pytest.raises(SourceError, match=message):
         prepare(tmp_path, MetadataOptions(path=tmp_path / name))
+
+
+def test_a_parquet_has_the_columns_that_are_in_it(tmp_path: Path) -> None:
+    write_photos(tmp_path, 1)
+    folder = tmp_path / "weight=3"
+    folder.mkdir()
+    path = write_table(folder / "t.parquet", [{"file_name": "0.png", "kind": "a"}])
+    with pytest.raises(SourceError, match="no column 'weight'; there are file_name, kind"):
+        prepare(tmp_path, MetadataOptions(path=path, targets=("weight",)))
+    twice = pa.Table.from_arrays([pa.array(["0.png"])] * 2, names=["file_name", "file_name"])
+    pq.write_table(twice, path)
+    with pytest.raises(SourceError, match="'file_name' names two columns"):
+        prepare(tmp_path, MetadataOptions(path=path))
+
+
+def test_json_lines_may_begin_with_a_mark_of_their_order(tmp_path: Path) -> None:
+    write_photos(tmp_path, 1)
+    (tmp_path / "t.jsonl").write_bytes(b'\xef\xbb\xbf{"file_name": "0.png", "kind": "a"}\n')
+    prepare(tmp_path, MetadataOptions(path=tmp_path / "t.jsonl", label="kind"))
 
 
 def listing_of(keys: list[str], labels: list[int] | None = None) -> Listing:
@@ -206,6 +236,20 @@ def test_copies_in_several_splits_are_refused_unless_allowed(tmp_path: Path) -> 
     report = prepare(tmp_path, None)
     (note,) = report.notes
     assert note.startswith("1 photos are exact copies of others: train/a.png (train) = train/b.png")
+
+
+def test_a_note_on_many_copies_names_few_of_them_and_one_of_each_split(tmp_path: Path) -> None:
+    for number in range(40):
+        path = tmp_path / "photos" / ("test" if number == 39 else "train") / f"{number:02}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (9, 8)).save(path)
+    with pytest.raises(SourceError) as caught:
+        prepare(tmp_path, None)
+    assert "39 photos are exact copies of others in another split: train/00.png" in str(
+        caught.value
+    )
+    assert "test/39.png (test) and 36 others" in str(caught.value)
+    assert "train/05.png" not in str(caught.value)
 
 
 def test_folders_that_are_splits_are_not_divided_again(tmp_path: Path) -> None:

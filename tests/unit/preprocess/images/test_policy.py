@@ -124,6 +124,34 @@ def test_a_profile_that_is_broken_or_of_other_colours_leaves_them_and_is_counted
     )
 
 
+@pytest.mark.parametrize("damage", ["flipped", "checksum", "cut"])
+def test_a_profile_of_a_png_that_is_damaged_is_left_and_counted(damage: str) -> None:
+    swapped = red_and_blue_swapped()
+    body = b"icc\0\0" + zlib.compress(swapped)
+    if damage == "flipped":
+        body = body[:90] + bytes([body[90] ^ 1]) + body[91:]
+    elif damage == "cut":
+        body = b"icc\0\0" + zlib.compress(swapped)[:-9]
+    chunk = struct.pack(">I", len(body)) + b"iCCP" + body
+    sum_ = zlib.crc32(chunk[4:]) ^ (damage == "checksum")
+    plain = encode(Image.fromarray(photo()), "PNG")
+    (found,) = decode_pictures(plain[:33] + chunk + struct.pack(">I", sum_) + plain[33:], key="k")
+    assert found.profiled == "unusable"
+    np.testing.assert_array_equal(found.pixels, photo())
+
+
+def test_a_page_has_no_profile_of_another_page() -> None:
+    first, other = Image.fromarray(photo()), Image.new("RGB", (9, 9), (200, 30, 90))
+    data = encode(
+        first, "TIFF", save_all=True, append_images=[other], icc_profile=red_and_blue_swapped()
+    )
+    # The second page's tag of the profile becomes a private one.
+    last = data.rindex(struct.pack("<HH", 34675, 7))
+    data = data[:last] + struct.pack("<H", 65000) + data[last + 2 :]
+    pages = decode_pictures(data, key="k", policy=DecodePolicy(pages="all"))
+    assert [page.profiled for page in pages] == ["converted", "none"]
+
+
 def test_a_profile_in_several_parts_is_put_together_by_their_numbers() -> None:
     icc = red_and_blue_swapped()
     data = encode(Image.fromarray(photo()), "JPEG", icc_profile=icc)
