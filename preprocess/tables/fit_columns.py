@@ -212,6 +212,7 @@ def _code_notes(
     plan: ColumnPlan, rows: Rows, values: "pa.LargeStringArray", counts: NDArray[np.int64]
 ) -> Iterator[str]:
     """Say what may not be what it looks like: numbers with a few words, ids, a constant."""
+    import pyarrow as pa
     import pyarrow.compute as pc
 
     name, total = plan.name, int(counts.sum())
@@ -222,6 +223,11 @@ def _code_notes(
         if pc.count_distinct(pc.utf8_lower(values)).as_py() < len(values):
             yield f"target {name!r}: some of its classes differ in upper and lower case alone"
         return
+    if rows.options.header and pc.index(values, pa.scalar(name, values.type)).as_py() >= 0:
+        yield (
+            f"column {name!r}: its name is also one of its values; if the header is a row of "
+            "values, say --no-header"
+        )
     if plan.word is not None:
         numbers = int(counts[are_numbers(values, rows.options)].sum())
         if numbers >= _SOME_NUMBERS * total > 0:

@@ -11,6 +11,7 @@ from preprocess.texts.kinds import kind_by_name
 _SHOWN: Final = 5
 _COMMA: Final = re.compile(r"[+-]?[0-9]+,[0-9]+")
 _NUMBER: Final = re.compile(r"[+-]?[0-9]+([.,][0-9]+)?|[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_QUOTED_LATE: Final = re.compile(r"\s+\".*\"\s*")
 _GROUPS: Final = re.compile(r"[+-]?[0-9]{1,3}([.,' ])[0-9]{3}(\1[0-9]{3})+([.,][0-9]+)?")
 
 
@@ -40,6 +41,11 @@ def text_notes(name: str, evidence: Evidence) -> Iterator[str]:
         yield (
             f"column {name!r}: text, since a number would lose how it is written"
             + (f", such as {value!r} at {place}" if place else "")
+        )
+    elif _QUOTED_LATE.fullmatch(value):
+        yield (
+            f"{place}: column {name!r}: text; in {value!r} the quotes are part of it, since a "
+            "blank stands before them: take the blank out"
         )
     elif _GROUPS.fullmatch(value):
         yield f"{place}: column {name!r}: text; if {value!r} is a number, say --thousands"

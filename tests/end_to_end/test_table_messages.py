@@ -169,3 +169,19 @@ def test_new_numbers_that_are_not_whole_are_refused_by_line(tmp_path: Path, text
     assert f"'x': integer there, here {text!r} at new.csv:3" in done.stderr
     with pytest.raises(Exception, match="column 'x', row 1"):
         TableEncoder(tmp_path / "out-known.csv").encode({"x": ["1.0", text]})
+
+
+def test_quotes_behind_a_blank_are_named_as_a_part_of_the_text(tmp_path: Path) -> None:
+    done = prepare(tmp_path, "a.csv", 'x,y\n1, "2.3"\n2, "3"\n')
+    assert done.exit_code == 0
+    assert "a.csv:2: column 'y': text; in ' \"2.3\"' the quotes are part of it" in done.stdout
+    plain = prepare(tmp_path, "b.csv", 'x,y\n1,"2.3"\n2,b\n')
+    assert "the quotes are part" not in plain.stdout
+
+
+def test_a_header_that_is_also_a_value_is_named(tmp_path: Path) -> None:
+    done = prepare(tmp_path, "a.csv", "happy\nsad\nhappy\n")
+    assert "column 'happy': its name is also one of its values" in done.stdout
+    assert "say --no-header" in done.stdout
+    told = prepare(tmp_path, "b.csv", "happy\nsad\nhappy\n", "--no-header")
+    assert "also one of its values" not in told.stdout
