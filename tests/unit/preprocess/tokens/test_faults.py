@@ -102,7 +102,7 @@ def test_a_missing_tokenizer_is_seen_by_the_same_command(tmp_path: Path) -> None
     (tmp_path / "out" / "tokenizer" / "tokenizer.json").unlink()
     result = prepare(tmp_path)
     assert result.exit_code == 1
-    assert "tokenizer/tokenizer.json: missing; --overwrite" in result.output
+    assert "tokenizer/tokenizer.json: missing; copy it again" in result.output
     assert prepare(tmp_path, "--overwrite").exit_code == 0
 
 

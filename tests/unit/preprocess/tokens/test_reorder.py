@@ -16,7 +16,6 @@ from preprocess.cli import prep
 from preprocess.errors import OutputError, SourceError
 from preprocess.plan import RunOptions
 from preprocess.report import Report
-from preprocess.run import run
 from preprocess.texts.options import TextOptions
 from preprocess.tokens.options import TokenOptions
 from preprocess.tokens.prepare import plan_tokens, run_tokens, tokens_to_shards
@@ -281,30 +280,23 @@ def plan_and_run(source: Path, out: Path, options: TokenOptions, run_options: Ru
     return run_tokens(plan_tokens(source, out, options, run_options), run_options)
 
 
-def stopped_before_the_second_run(
-    source: Path, out: Path, options: TokenOptions, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def stopped_before_the_second_run(source: Path, out: Path, options: TokenOptions) -> None:
     """Run with a second run that is interrupted as it begins."""
 
-    def interrupted(*arguments: Any) -> Report:
-        if arguments[0].out == out:
-            raise KeyboardInterrupt
-        return run(*arguments)
+    def interrupted(*_: Any) -> Report:
+        raise KeyboardInterrupt
 
-    with monkeypatch.context() as patch:
-        patch.setattr("preprocess.tokens.reorder.run", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            plan_and_run(source, out, options, small())
+    plan = plan_tokens(source, out, options, small())
+    with pytest.raises(KeyboardInterrupt):
+        run_tokens(plan, small(), runner=interrupted)
     assert (first_folder(out) / "manifest.json").exists()
 
 
-def test_a_first_run_that_has_finished_is_not_done_again(
-    bpe: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_first_run_that_has_finished_is_not_done_again(bpe: str, tmp_path: Path) -> None:
     source, out = tmp_path / "texts.jsonl", tmp_path / "out"
     write_lines(source, texts_of(20))
     options = TokenOptions(tokenizer=bpe, shuffle_documents=1)
-    stopped_before_the_second_run(source, out, options, monkeypatch)
+    stopped_before_the_second_run(source, out, options)
 
     report = plan_and_run(source, out, options, small())
 
@@ -314,12 +306,12 @@ def test_a_first_run_that_has_finished_is_not_done_again(
 
 
 def test_documents_of_a_run_with_other_options_are_refused_by_name_and_overwritten_on_demand(
-    bpe: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    bpe: str, tmp_path: Path
 ) -> None:
     source, out = tmp_path / "texts.jsonl", tmp_path / "out"
     write_lines(source, texts_of(20))
     other = TokenOptions(tokenizer=bpe, shuffle_documents=1)
-    stopped_before_the_second_run(source, out, other, monkeypatch)
+    stopped_before_the_second_run(source, out, other)
     options = TokenOptions(tokenizer=bpe, shuffle_documents=2)
 
     with pytest.raises(OutputError, match=r"\.out\.first: .* prepared there for .*/out"):
