@@ -59,7 +59,8 @@ def write_shards(
         late: list[Note] = []
         try:
             with time_limit(pending[0].out, pending[0].run_hash, item_timeout) as late:
-                _write_in_processes(pending, backend, workers, on_progress, receipts)
+                apart = item_timeout is not None
+                _write_in_processes(pending, backend, workers, on_progress, receipts, apart=apart)
         except BrokenProcessPool as error:
             out, names = pending[0].out, names_of(pending, pending[0].out)
             pending = _unwritten(pending, receipts)
@@ -101,21 +102,35 @@ def _write_in_processes(
     workers: int,
     on_progress: OnProgress,
     receipts: list[Receipt],
+    *,
+    apart: bool,
 ) -> None:
-    """Write shards in processes, and add their receipts as they come."""
+    """Write shards in processes, and add their receipts as they come.
+
+    Args:
+        tasks: What to write.
+        backend: joblib backend.
+        workers: Samples prepared at a time.
+        on_progress: Told what has been made.
+        receipts: Where the receipts go.
+        apart: Never in this process, which joblib takes where one does the work: it could not be
+            ended.
+    """
     from joblib import Parallel, delayed, parallel_config
     from joblib.parallel import get_active_backend
 
     processes = max(1, min(len(tasks), workers))
     threads = max(1, workers // processes)
-    with _feeders_awaited(), parallel_config(backend=backend, n_jobs=processes):
+    jobs = max(2, processes) if apart else processes
+    ahead = 1 if processes < jobs else "2 * n_jobs"  # one at a time all the same
+    with _feeders_awaited(), parallel_config(backend=backend, n_jobs=jobs):
         calls = (delayed(write_shard)(replace(task, threads=threads)) for task in tasks)
         if not get_active_backend()[0].supports_return_generator:
             # Backends that hand over all results at the end: no progress until then.
-            receipts += Parallel(return_as="list")(calls)
+            receipts += Parallel(return_as="list", pre_dispatch=ahead)(calls)
             return
         with _interrupts_ignored():
-            started = Parallel(return_as="generator_unordered")(calls)
+            started = Parallel(return_as="generator_unordered", pre_dispatch=ahead)(calls)
         # Closed at once on an error of ours: no worker may outlive the hold on the folder.
         with closing(started) as finished:
             for receipt in finished:

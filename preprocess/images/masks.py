@@ -104,7 +104,7 @@ def read_mask(folder: Path, item: Item, max_pixels: int) -> NDArray[Any]:
     """
     if item.mask is None:
         stem = os.path.splitext(item.key)[0]
-        raise SampleError(item.key, f"it has no mask: {folder}/{stem}.png is missing")
+        raise SampleError(item.key, f"it has no mask: {folder.name}/{stem}.png is missing")
     mask = item.mask
     try:
         data = read_item(folder, Item(mask.key, mask.nbytes, mask.mtime_ns))

@@ -217,9 +217,11 @@ def _listed(
         for item in items:
             entry = table.get(item.key)
             if entry is None:
-                skipped.append(SampleError(item.key, f"{options.path} does not list it"))
+                skipped.append(SampleError(item.key, f"{options.path.name} does not list it"))
             elif options.label is not None and _text(entry, options.label) == "":
-                skipped.append(SampleError(item.key, f"{entry.where}: {options.label} is empty"))
+                # The file's name alone: what is listed may not depend on where things lie.
+                where = entry.where.replace(str(options.path), options.path.name, 1)
+                skipped.append(SampleError(item.key, f"{where}: {options.label} is empty"))
             else:
                 kept[split].append((item, entry))
     return kept, skipped

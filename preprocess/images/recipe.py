@@ -221,7 +221,8 @@ class ImageRecipe:
     ) -> dict[str, Any]:
         """Return the boxes of a picture at one size, and their labels."""
         if item.boxes is None:
-            raise SampleError(item.key, f"{self.chosen.boxes} does not list it")
+            listed = "the boxes" if self.chosen.boxes is None else self.chosen.boxes.name
+            raise SampleError(item.key, f"{listed} does not list it")
         try:
             fitted, kept = fit_boxes(item.boxes, picture, placement)
         except ValueError as error:

@@ -89,6 +89,17 @@ def test_an_item_that_never_ends_is_left_out_after_its_time(tmp_path: Path) -> N
     assert without_manifest(out) == expected_tree(tmp_path, said)
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_an_item_of_the_only_shard_is_left_out_too(tmp_path: Path, workers: int) -> None:
+    source, out = tmp_path / "source", tmp_path / "out"
+    write_items(source, {**numbered_items(10), "train/005": b"die sleep"})
+    recipe = DigestRecipe(block=str(tmp_path / "mark"))
+    options = RunOptions(workers=workers, backend="loky", item_timeout=2)
+    report = run(plan_digests(source, out, options, recipe), options)
+    assert dict(report.skipped) == {"train/005": "not done within 2 s (--item-timeout)"}
+    assert report.made == 9
+
+
 def test_an_item_that_ends_after_its_time_is_left_out_as_well(tmp_path: Path) -> None:
     source, out = tmp_path / "source", tmp_path / "out"
     write_items(source, {**numbered_items(6), "train/005": b"die slow"})
