@@ -217,7 +217,7 @@ def test_what_is_wrong_with_a_mask_names_both_files(tmp_path: Path) -> None:
     report = prepare(tmp_path, mask_classes=2)
     assert report.samples == {"train": 1}
     reasons = dict(report.skipped)
-    assert f"no mask: {masks}/missing.png is missing" in reasons["missing.png"]
+    assert f"no mask: {masks.name}/missing.png is missing" in reasons["missing.png"]
     assert "its mask colours.png: its pixels are RGB" in reasons["colours.png"]
     assert (
         "its mask value.png: value 9 at x = 4, y = 3; allowed are 0 to 1 and 255"

@@ -67,7 +67,7 @@ def test_labels_and_numbers_come_out_of_a_table(tmp_path: Path, ending: str) -> 
     path = write_table(tmp_path / f"table.{ending}", ROWS)
     options = MetadataOptions(path=path, label="kind", labels="tags", targets=("weight",))
     report = prepare(tmp_path, options)
-    assert dict(report.skipped) == {"12.png": f"{path} does not list it"}
+    assert dict(report.skipped) == {"12.png": f"{path.name} does not list it"}
     ds = open_dataset(tmp_path / "out")
     assert ds.classes == ("ant", "bee")
     assert ds.manifest.recipe["label_classes"] == ["x", "y"]
