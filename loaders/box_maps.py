@@ -17,7 +17,7 @@ def boxes_to_original(boxes: Tensor, transform: Tensor) -> Tensor:
         [..., 4] of the type of `boxes`; not cut to the picture.
 
     Raises:
-        SelectionError: It is no transform of one sample.
+        SelectionError: These are no boxes, or no transform of one sample.
     """
     source, target = _boxes(boxes, transform)
     return (boxes - target[:2].repeat(2)) * _scale(target, source) + source[:2].repeat(2)
@@ -34,7 +34,7 @@ def boxes_to_stored(boxes: Tensor, transform: Tensor) -> Tensor:
         [..., 4] of the type of `boxes`; not cut to what is stored.
 
     Raises:
-        SelectionError: It is no transform of one sample.
+        SelectionError: These are no boxes, or no transform of one sample.
     """
     source, target = _boxes(boxes, transform)
     return (boxes - source[:2].repeat(2)) * _scale(source, target) + target[:2].repeat(2)
@@ -42,6 +42,16 @@ def boxes_to_stored(boxes: Tensor, transform: Tensor) -> Tensor:
 
 def _boxes(boxes: Tensor, transform: Tensor) -> tuple[Tensor, Tensor]:
     """Return the part of the picture that was taken, and the box that it fills."""
+    for name, given in (("boxes", boxes), ("transform", transform)):
+        if not isinstance(given, Tensor):
+            raise SelectionError(
+                f"{name} is {type(given).__name__}: expected a torch tensor, as by torch.as_tensor"
+            )
+    if boxes.shape[-1:] != (4,) or not boxes.is_floating_point():
+        raise SelectionError(
+            f"boxes are {boxes.dtype} {list(boxes.shape)}: expected floats [..., 4]: left, top, "
+            "right, bottom"
+        )
     if transform.shape != (TRANSFORM,):
         raise SelectionError(
             f"transform of shape {tuple(transform.shape)}: expected ({TRANSFORM},), of one sample"

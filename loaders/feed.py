@@ -117,7 +117,7 @@ class HostFeed:
         rows = {name: torch.from_numpy(buffer) for name, buffer in buffers.items()}
         drawn = self._finish.draw(wanted.positions, epoch)
         rows = self._finish.rows(rows | {n: torch.from_numpy(v) for n, v in drawn.items()})
-        batch = dict(self._dataset.show(rows, self._pool.take))
+        batch = self._finish.entries(self._dataset.show(rows, self._pool.take))
         if wanted.valid is not None:
             batch[VALID] = torch.from_numpy(wanted.valid)
         return batch
@@ -236,7 +236,7 @@ class DeviceFeed:
 
     def _show(self, tensors: Tensors, begun: "_Begun") -> dict[str, Any]:
         host = {name: torch.from_numpy(rows) for name, rows in begun.kept.items()}
-        batch = dict(self._dataset.show({**tensors, **host}))
+        batch = self._finish.entries(self._dataset.show({**tensors, **host}))
         if begun.padded:
             batch[VALID] = tensors[VALID]
         return batch

@@ -3,7 +3,7 @@
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import numpy as np
 import torch
@@ -24,8 +24,11 @@ BOXES: Final = "boxes to cut"
 _STORED: Final = {str(dtype).removeprefix("torch."): dtype for dtype in LEVELS}
 
 
-_PAIRED: Final = frozenset({"mask", "boxes", "transform"})
+_PAIRED: Final = frozenset({"mask", "boxes"})
 """Parts that say something of single pixels of an image."""
+
+_OF_STORED: Final = "transform"
+"""Entry that says where what is stored lies in the photo; of what was cut of that it is not so."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -113,6 +116,13 @@ class Finish:
         elif self.normalize is not None and not found[IMAGE].is_floating_point():
             found[IMAGE] = normalize_innermost(self.normalize, found[IMAGE])
         return found
+
+    def entries(self, batch: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the entries of a batch without those that are not so any more."""
+        kept = dict(batch)
+        if self.augment is not None:
+            kept.pop(_OF_STORED, None)
+        return kept
 
 
 def _refuse_paired(dataset: Gatherable) -> None:

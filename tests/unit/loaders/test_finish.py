@@ -4,8 +4,10 @@ from typing import Any
 
 import pytest
 import torch
+from PIL import Image  # noqa: TID253
 
 from loaders import (
+    Augment,
     ImageTypeError,
     Loader,
     Normalize,
@@ -18,7 +20,9 @@ from loaders import (
 from loaders.format.fields import FieldSpec
 from loaders.images import show_images
 from loaders.views import View
+from preprocess import ImageOptions, images_to_shards
 from tests.benchmarks.device_set import write_images
+from tests.synthetic import write_image_tree
 from tests.token_stores import write_stream
 
 
@@ -70,3 +74,29 @@ def test_datasets_without_fitting_images_are_refused(ds: Any, tmp_path: Path) ->
         ImageTypeError, match=r"'image' is uint32.*expected images, uint8 or uint16"
     ):
         Loader(ds, 4, normalize=Normalize([0.5] * 3, [0.5] * 3))
+
+
+def test_padded_photos_are_augmented_and_say_nothing_of_where_the_cut_lies(tmp_path: Path) -> None:
+    write_image_tree(tmp_path / "photos", ["a"], 4)
+    options = ImageOptions(sizes=((16, 16),), fit="pad")
+    images_to_shards(tmp_path / "photos", tmp_path / "out", options)
+    ds = open_dataset(tmp_path / "out")
+    assert "transform" in ds[0]
+    for place in ("disk", "device"):
+        for batch in Loader(ds, 2, residency=place, augment=Augment(8, padding=2)):
+            assert batch["image"].shape == (2, 3, 8, 8)
+            assert batch.keys() == {"image", "label", "key"}
+    assert "transform" in next(iter(Loader(ds, 2)))
+
+
+def test_photos_with_masks_are_not_augmented(tmp_path: Path) -> None:
+    write_image_tree(tmp_path / "photos", ["a"], 2)
+    for photo in (tmp_path / "photos").rglob("*.*"):
+        mask = (tmp_path / "masks" / photo.relative_to(tmp_path / "photos")).with_suffix(".png")
+        mask.parent.mkdir(parents=True, exist_ok=True)
+        with Image.open(photo) as opened:
+            Image.new("L", opened.size).save(mask)
+    options = ImageOptions(sizes=((16, 16),), masks=tmp_path / "masks")
+    images_to_shards(tmp_path / "photos", tmp_path / "out", options)
+    with pytest.raises(SelectionError, match="augment cuts 'image' alone, and samples have mask"):
+        Loader(open_dataset(tmp_path / "out"), 2, augment=Augment())
