@@ -63,8 +63,6 @@ def read_metadata(options: MetadataOptions, splits: SplitOptions) -> dict[str, E
         raise SourceError(f"{where}: no UTF-8: {error.reason}") from error
     except OSError as error:
         raise SourceError(f"{path}: cannot be read: {error.strerror or error}") from error
-    except (ValueError, NotImplementedError) as error:
-        raise SourceError(f"{path}: cannot be read: {error}") from error
     return found
 
 
@@ -127,18 +125,22 @@ def _is_text(value: Any) -> bool:
 
 def _parquet_rows(path: Path, wanted: Collection[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield rows of the wanted columns alone; all names where one of these is not there."""
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
     number = 0
-    with pq.ParquetFile(path) as file:
-        names = file.schema_arrow.names
-        _refuse_twice(str(path), names)
-        if not set(wanted) <= set(names):
-            yield str(path), dict.fromkeys(names)
-        for batch in file.iter_batches(columns=sorted(wanted)):
-            for row in batch.to_pylist():
-                yield f"{path}: row {number}", row
-                number += 1
+    try:
+        with pq.ParquetFile(path) as file:
+            names = file.schema_arrow.names
+            _refuse_twice(str(path), names)
+            if not set(wanted) <= set(names):
+                yield str(path), dict.fromkeys(names)
+            for batch in file.iter_batches(columns=sorted(wanted)):
+                for row in batch.to_pylist():
+                    yield f"{path}: row {number}", row
+                    number += 1
+    except pa.ArrowException as error:
+        raise SourceError(f"{path}: cannot be read: {error}") from error
 
 
 def _refuse_twice(where: str, names: Sequence[str]) -> None:

@@ -3,6 +3,7 @@
 import dataclasses
 import pickle  # noqa: TID251 - what worker processes do
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -193,3 +194,18 @@ def test_a_manifest_that_does_not_say_how_large_pictures_are_is_refused(stored: 
     (stored / "manifest.json").write_bytes(told.to_bytes())
     with pytest.raises(FormatError, match="'image_16' of pictures of any size has no 'transform_"):
         open_dataset(stored, size=16)
+
+
+@pytest.mark.parametrize("change", [boxes_to_original, boxes_to_stored])
+def test_what_are_no_boxes_or_no_transform_is_refused_by_name(change: Any) -> None:
+    boxes, transform = torch.zeros(2, 4), torch.arange(10)
+    with pytest.raises(SelectionError, match="transform is ndarray: expected a torch tensor"):
+        change(boxes, transform.numpy())
+    with pytest.raises(SelectionError, match="boxes is list: expected a torch tensor"):
+        change(boxes.tolist(), transform)
+    with pytest.raises(SelectionError, match=r"boxes are torch.int64 \[2, 4\]: expected floats"):
+        change(boxes.long(), transform)
+    with pytest.raises(SelectionError, match=r"boxes are torch.float32 \[2, 3\]: expected floats"):
+        change(boxes[:, :3], transform)
+    with pytest.raises(SelectionError, match=r"transform of shape \(2, 10\): expected \(10,\)"):
+        change(boxes, transform.expand(2, 10))
