@@ -7,7 +7,6 @@ import click
 from preprocess.commands.prepare import (
     FOLDER,
     carry_out,
-    load_early,
     make_run_options,
     preparing_options,
     split_options,
@@ -189,8 +188,6 @@ def images(ctx: click.Context, /, **options: Any) -> None:
     cause in OUT/skipped.jsonl. The same command again goes on where an interrupted one ended.
     """
     chosen, run_options = _image_options(options), make_run_options(options)
-    if not options["dry_run"]:
-        load_early("torch")
     from preprocess.images.prepare import plan_images
 
     plan = plan_images(options["source"], options["out"], chosen, run_options, options["limit"])

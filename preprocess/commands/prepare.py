@@ -188,11 +188,3 @@ def carry_out(
             err=True,
         )
         ctx.exit(EXIT_SKIPPED)
-
-
-def load_early(name: str) -> None:
-    """Import a slow package beside the listing of the source: torch alone takes over a second."""
-    import threading
-    from importlib import import_module
-
-    threading.Thread(target=import_module, args=(name,), daemon=True).start()

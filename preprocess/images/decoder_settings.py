@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from preprocess.images.antialias import one_torch_thread
+
 
 @contextmanager
 def decoder_settings() -> Iterator[None]:
@@ -18,24 +20,21 @@ def decoder_settings() -> Iterator[None]:
     import warnings
 
     import cv2
-    import torch
     from PIL import Image
 
-    threads = cv2.getNumThreads(), torch.get_num_threads()
+    threads = cv2.getNumThreads()
     limit, logger = Image.MAX_IMAGE_PIXELS, logging.getLogger("PIL")
     levels = logger.level, cv2.utils.logging.getLogLevel()
-    with warnings.catch_warnings(), _silent_libtiff():
+    with warnings.catch_warnings(), _silent_libtiff(), one_torch_thread():
         warnings.filterwarnings("ignore", module=r"PIL\.")
         cv2.setNumThreads(1)
-        torch.set_num_threads(1)
         Image.MAX_IMAGE_PIXELS = None
         logger.setLevel(logging.CRITICAL)
         cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_SILENT)
         try:
             yield
         finally:
-            cv2.setNumThreads(threads[0])
-            torch.set_num_threads(threads[1])
+            cv2.setNumThreads(threads)
             Image.MAX_IMAGE_PIXELS = limit
             logger.setLevel(levels[0])
             cv2.utils.logging.setLogLevel(levels[1])

@@ -6,6 +6,8 @@ from typing import Any, Final, Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from preprocess.images.antialias import resize_antialiased
+
 Fit = Literal["crop", "pad", "stretch", "shortest", "longest"]
 Resample = Literal["bicubic", "bilinear", "lanczos", "box", "hamming"]
 """Filters; every one widens with the reduction, so nothing is aliased."""
@@ -213,22 +215,15 @@ def _scale(part: NDArray[Any], size: tuple[int, int], resample: Resample) -> NDA
 def _scale_with_torch(
     part: NDArray[np.uint8], size: tuple[int, int], resample: Resample
 ) -> NDArray[np.uint8]:
-    import torch
-
     height, width = part.shape[:2]
-    writable = part if part.flags.writeable else part.copy()  # torch has no read-only tensors
-    # [H, W, C] -> [1, C, H, W] as channels_last, in and out: the other layouts cost a copy.
-    pixels = torch.from_numpy(writable)[None].permute(0, 3, 1, 2)
     # Bicubic overshoots and uint8 cuts that off between the axes, so their order shows. This is
     # Pillow's order (13.0, found by experiment: 9,000 random shapes without exception).
     sizes = [(size[1], size[0])]
     if size[1] < height and height - size[1] > 2 * (width - size[0]):
         sizes.insert(0, (size[1], width))
     for step in sizes:
-        pixels = torch.nn.functional.interpolate(pixels, size=step, mode=resample, antialias=True)
-    return np.ascontiguousarray(
-        pixels.permute(0, 2, 3, 1)[0].numpy()
-    )  # [height, width, C], no copy
+        part = resize_antialiased(part, step, resample)
+    return part
 
 
 def _scale_with_pillow(

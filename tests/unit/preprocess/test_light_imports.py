@@ -8,7 +8,7 @@ import sys
 import pytest
 import torch
 
-from loaders import open_tokens
+from loaders import open_dataset, open_tokens
 from preprocess.cli import prep
 from tests.tokenizers_made import make_bpe
 
@@ -73,6 +73,20 @@ def test_a_process_that_prepares_tokens_loads_no_torch_no_pandas_and_is_silent(t
     assert not {"torch", "pandas"} & set(json.loads(done.stdout.splitlines()[-1]))
     assert done.stderr == ""
     assert len(open_tokens(tmp_path / "out").documents()) == 1
+
+
+@pytest.mark.slow
+def test_a_process_that_prepares_photos_does_without_torch_s_package(tmp_path) -> None:
+    from PIL import Image
+
+    (tmp_path / "photos").mkdir()
+    Image.new("RGB", (40, 30), "red").save(tmp_path / "photos" / "red.png")
+    words = ["images", tmp_path / "photos", tmp_path / "out", "--sizes", "16"]
+    code = f"from preprocess.cli import prep\nprep({[*map(str, words)]!r}, standalone_mode=False)\n"
+    assert "cv2" in (loaded := loaded_by(code))
+    assert not {"torch", "pandas", "zarr", "pyarrow"} & loaded
+    pixels = open_dataset(tmp_path / "out").with_size(16)[0]["image"]
+    assert (pixels == torch.tensor([255, 0, 0], dtype=torch.uint8)[:, None, None]).all()
 
 
 def test_a_command_that_shares_its_process_keeps_torch_within_reach(tmp_path) -> None:
