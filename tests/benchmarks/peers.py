@@ -79,8 +79,6 @@ KERNELS: dict[str, Callable[[Path, Sequence[int]], Pictures]] = {
 def warm(kernel: Kernel) -> None:
     """Import what a kernel needs and keep its libraries at one thread: the pool has the cores."""
     if kernel == "ours":
-        import torch  # noqa: F401
-
         import preprocess.images.resize  # noqa: F401
         from preprocess.images.decoder_settings import decoder_settings
 

@@ -15,6 +15,8 @@ def alternate(
 ) -> Runs:
     """Time every contender once a round, each round starting with another one.
 
+    Every other round goes backwards, so that none always follows the same one.
+
     Args:
         contenders: Calls by name. A call that returns a number has timed itself (in seconds).
         rounds: How many rounds.
@@ -27,7 +29,8 @@ def alternate(
     runs: Runs = {name: [] for name in names}
     for number in range(rounds):
         start = number % len(names)
-        for name in names[start:] + names[:start]:
+        turned = names[start:] + names[:start]
+        for name in turned if number % 2 == 0 else reversed(turned):
             between()
             begin = time.perf_counter()
             own_seconds = contenders[name]()
