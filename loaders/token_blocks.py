@@ -15,6 +15,7 @@ from loaders.token_views import TokenPart, count_of, first_of, widen
 from loaders.views import Part, Take
 
 Tail = Literal["drop", "pad"]
+Shown = Literal["int64", "stored"]
 
 IGNORED: Final = -100
 """Label that torch's cross entropy leaves out: its `ignore_index`."""
@@ -33,6 +34,7 @@ class Blocks:
         stride: From the start of one window to the next.
         tail: What becomes of the tokens after the last whole window.
         fill: Stands in x after the last token.
+        shown: How x and y are.
     """
 
     store: TokenStore
@@ -40,6 +42,7 @@ class Blocks:
     stride: int
     tail: Tail
     fill: int
+    shown: Shown
 
     @property
     def count(self) -> int:
@@ -103,12 +106,14 @@ class Blocks:
 
     @property
     def made_nbytes(self) -> int:
-        """Bytes of x and y."""
-        return 2 * 8 * self.block_size
+        """Bytes of x and y, where these are not the window itself."""
+        return 2 * 8 * self.block_size if self.shown == "int64" else 0
 
     def show(self, rows: Mapping[str, Tensor], take: Take) -> dict[str, Any]:
-        """Return x and y, [B, block_size] int64 each, contiguous."""
+        """Return x and y, [B, block_size]: int64, contiguous; or as stored, over one memory."""
         block = rows[_BLOCK]
+        if self.shown == "stored":
+            return {"x": block[:, :-1], "y": block[:, 1:]}
         # Not views of one widened block: models flatten targets with .view(-1).
         x, y = widen(block[:, :-1], take), widen(block[:, 1:], take)
         if self.tail == "pad":

@@ -5,9 +5,10 @@ casts each window to int64 with `astype`, and stacks x and y with `torch.stack`.
 of the same windows, as uint16, from the same map into one buffer that nobody keeps.
 
 LitData runs in a Python of its own: the same tokens, written by its `optimize` as uint16 (our size)
-and as int64 (four times that, and nothing left to cast), read with and without workers. Its windows
-do not overlap and it drops the end of each of its files, so its seconds are scaled to as many
-windows as ours. What it imports, and its first epoch, are outside the timing.
+and as int64 (four times that, and nothing left to cast), read with and without workers; uint16 also
+left as it is, against ours shown as stored. Its windows do not overlap and it drops the end of each
+of its files, so its seconds are scaled to as many windows as ours. What it imports, and its first
+epoch, are outside the timing.
 
 Source:
     nanoGPT, train.py, get_batch (the way of working; the code here is written from that).
@@ -34,16 +35,19 @@ VOCABULARY = 50_257
 DOCUMENT = 4_096
 """Tokens in a document: of no effect on windows over the stream."""
 OURS = "loaders.Loader"
+OURS_STORED = "loaders.Loader, uint16"
 LITDATA = "LitData"
+STORED = ", as stored"
 
 # Arguments of both: file of uint16, LitData's folder, type of its ids, windows' tokens, batch size,
-# workers. The first writes; the second prints the seconds of its second epoch, and its batches.
+# workers, whether ids are widened. The first writes; the second prints the seconds of its second
+# epoch, and its batches.
 LITDATA_WRITE = """
 import json, sys
 from pathlib import Path
 import numpy as np, torch
 from litdata import TokensLoader, optimize
-file, out, width, block, batch, workers = sys.argv[1:]
+file, out, width, block, batch, workers, widened = sys.argv[1:]
 def tokens_of(part):
     ids = np.memmap(file, np.uint16, "r")[part[0] : part[1]]
     yield torch.from_numpy(ids.astype(width))
@@ -62,7 +66,7 @@ LITDATA_READ = """
 import sys, time
 import torch
 from litdata import StreamingDataLoader, StreamingDataset, TokensLoader
-file, out, width, block, batch, workers = sys.argv[1:]
+file, out, width, block, batch, workers, widened = sys.argv[1:]
 if __name__ == "__main__":
     data = StreamingDataset(out, item_loader=TokensLoader(int(block)), shuffle=True, drop_last=True)
     kept = {"persistent_workers": True} if int(workers) else {}
@@ -71,10 +75,13 @@ if __name__ == "__main__":
     for epoch in range(2):
         begin, batches = time.perf_counter(), 0
         for ids in loader:
-            x, y = ids[:, :-1].long(), ids[:, 1:].long()
+            x, y = ids[:, :-1], ids[:, 1:]
+            if int(widened):
+                x, y = x.long(), y.long()
             batches += 1
         seconds = time.perf_counter() - begin
-    if x.shape != (int(batch), int(block) - 1) or y.dtype != torch.int64:
+    wanted = torch.int64 if int(widened) else torch.uint16
+    if x.shape != (int(batch), int(block) - 1) or y.dtype != wanted:
         sys.exit(f"gave {x.shape} and {y.dtype}")
     print(seconds, batches)
 """
@@ -93,11 +100,11 @@ def prepare(scratch: Path, tokens: int, shards: int) -> tuple[Path, Path]:
     return write_store(scratch / "store", stream_fields(), written), single
 
 
-def _one_epoch(loader: Any, block_size: int) -> None:
+def _one_epoch(loader: Any, block_size: int, dtype: torch.dtype) -> None:
     last = None
     for batch in loader:
         last = batch
-    if last is None or last["x"].shape[1] != block_size or last["x"].dtype != torch.int64:
+    if last is None or last["x"].shape[1] != block_size or last["x"].dtype != dtype:
         raise RuntimeError(f"the loader gave {last}, expected windows of {block_size}")
 
 
@@ -156,22 +163,29 @@ def litdata_contenders(
     for width in ("uint16", "int64"):
         out = single.parent / f"litdata_{width}"
         sizes = (single, out, width, block_size + 1, batch_size)
-        _run_script(python, LITDATA_WRITE, *sizes, 0)
+        _run_script(python, LITDATA_WRITE, *sizes, 0, 1)
         for workers in (0, 2):
             name = f"{LITDATA}, {width}, {workers} workers"
-            contenders[name] = partial(_litdata_epoch, python, batches, *sizes, workers)
+            contenders[name] = partial(_litdata_epoch, python, batches, *sizes, workers, 1)
+            if width == "uint16":
+                name += STORED
+                contenders[name] = partial(_litdata_epoch, python, batches, *sizes, workers, 0)
     return contenders
 
 
 def best_of_litdata(runs: Runs) -> list[str]:
     """Say which of LitData's settings was fastest, and how many times that ours is; or nothing."""
-    names = [name for name in runs if name.startswith(LITDATA)]
-    if not names:
-        return []
-    best = min(names, key=lambda name: statistics.median(runs[name]))
-    ratios = paired_ratios(runs, best, OURS)
-    times = f"{statistics.median(ratios):.1f} times ({min(ratios):.1f} to {max(ratios):.1f})"
-    return [f"  {OURS} has {times} the rate of LitData's best: {best}"]
+    lines = []
+    for ours, stored in ((OURS, False), (OURS_STORED, True)):
+        names = [n for n in runs if n.startswith(LITDATA) and n.endswith(STORED) == stored]
+        if names:
+            best = min(names, key=lambda name: statistics.median(runs[name]))
+            ratios = paired_ratios(runs, best, ours)
+            times = (
+                f"{statistics.median(ratios):.1f} times ({min(ratios):.1f} to {max(ratios):.1f})"
+            )
+            lines.append(f"  {ours} has {times} the rate of LitData's best: {best}")
+    return lines
 
 
 def measure(
@@ -188,9 +202,11 @@ def measure(
 
     blocks = open_tokens(store).blocks(block_size)
     loader = Loader(blocks, batch_size, seed=0)
+    narrow = Loader(open_tokens(store).blocks(block_size, shown="stored"), batch_size, seed=0)
     batches = len(loader)
     contenders: dict[str, Callable[[], float | None]] = {
-        OURS: partial(_one_epoch, loader, block_size),
+        OURS: partial(_one_epoch, loader, block_size, torch.int64),
+        OURS_STORED: partial(_one_epoch, narrow, block_size, torch.uint16),
         "nanoGPT's way": partial(_as_nanogpt, single, batches, batch_size, block_size),
         "gather, uint16 for a device": partial(_gather, blocks, batches, batch_size),
         "copy of the same windows": partial(_copy, single, batches, batch_size, block_size),

@@ -11,7 +11,7 @@ from tests.benchmarks.rounds import report, show
 def test_blocks_rate_measures_every_contender(tmp_path: Path) -> None:
     store, single = blocks_rate.prepare(tmp_path, 10_000, 3)
     runs, tokens = blocks_rate.measure(store, single, batch_size=4, block_size=64, rounds=2)
-    assert len(runs) == 4
+    assert len(runs) == 5
     assert tokens == 156 // 4 * 4 * 64
     show(report("tiny", runs, count=tokens, unit="tokens", reference="loaders.Loader"))
 

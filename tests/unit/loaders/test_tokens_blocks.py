@@ -69,6 +69,19 @@ def test_batches_are_contiguous_int64_as_models_flatten_them(tmp_path: Path) -> 
             assert batch["y"].view(-1).shape == batch["x"].view(-1).shape == (6,)
 
 
+def test_blocks_shown_as_stored_are_the_same_numbers_and_one_memory(tmp_path: Path) -> None:
+    whole, stored = stream(tmp_path).blocks(3), stream(tmp_path).blocks(3, shown="stored")
+    assert [sample["x"].dtype for sample in stored] == [torch.uint16] * 3
+    for batch in [stored.__getitems__([0, 2]), *Loader(stored, 2, shuffle=True)]:
+        assert batch["x"].dtype == batch["y"].dtype == torch.uint16
+        assert batch["x"].long().view(-1).shape == batch["y"].long().view(-1).shape == (6,)
+        assert batch["y"].data_ptr() - batch["x"].data_ptr() == 2
+    pairs = zip(Loader(whole, 2, seed=3), Loader(stored, 2, seed=3), strict=True)
+    for one, other in pairs:
+        assert torch.equal(one["x"], other["x"].long())
+        assert torch.equal(one["y"], other["y"].long())
+
+
 def test_what_travels_to_a_device_is_as_small_as_what_is_stored(tmp_path: Path) -> None:
     (part,) = stream(tmp_path).blocks(4).views
     shape, dtype = part.layout(torch.arange(2).numpy())
@@ -84,6 +97,8 @@ def test_what_travels_to_a_device_is_as_small_as_what_is_stored(tmp_path: Path) 
         ({"block_size": 4, "stride": 5}, "stride=5: expected an integer from 1 to block_size=4"),
         ({"block_size": 4, "stride": 0}, "stride=0: expected"),
         ({"block_size": 4, "tail": "wrap"}, 'tail=\'wrap\': expected "drop" or "pad"'),
+        ({"block_size": 4, "shown": "int32"}, 'shown=\'int32\': expected "int64" or "stored"'),
+        ({"block_size": 4, "shown": "stored", "tail": "pad"}, r'uint16 has no -100.*shown="int64"'),
         ({"block_size": 10}, 'needs 11 tokens, train has 10: use a smaller .* or tail="pad"'),
     ],
 )
