@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from loaders.format.encoding import MAX_SIDE
 from loaders.format.fields import TRANSFORM, FieldSpec
 from loaders.split_columns import SplitColumns
 
@@ -80,8 +81,28 @@ class RaggedField:
         return values, counts
 
     def _values_shape(self, indices: NDArray[np.int64]) -> tuple[int, ...]:
-        lengths = self.columns.lengths(self.field.name, indices)
+        if self.field.encoding is not None:
+            lengths = self._sizes(indices).prod(axis=1)
+        else:
+            lengths = self.columns.lengths(self.field.name, indices)
         return (int(lengths.sum()), *self.field.shape)
+
+    def _sizes(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return height and width of each picture, out of its transform: [B, 2].
+
+        Raises:
+            FormatError: A picture that is encoded has a size that none can have.
+        """
+        transforms = np.empty((len(indices), TRANSFORM), np.uint32)
+        self.columns.rows_into(self.transform or "", indices, transforms)
+        sizes = transforms[:, [_BOTTOM, _RIGHT]].astype(np.int64)
+        if self.field.encoding is not None:
+            wrong = np.flatnonzero(((sizes < 1) | (sizes > MAX_SIDE)).any(axis=1))
+            if len(wrong):
+                bad = int(wrong[0])
+                what = f"its size is {sizes[bad, 1]} x {sizes[bad, 0]}, sides go up to {MAX_SIDE}"
+                raise self.columns.broken(self.field.name, int(indices[bad]), what)
+        return sizes
 
     def gather_into(self, indices: NDArray[np.int64], buffers: Mapping[str, NDArray[Any]]) -> None:
         """Copy the values of the samples back to back, and their sizes.
@@ -93,14 +114,19 @@ class RaggedField:
         Raises:
             FormatError: A picture has not as many pixels as its size says.
         """
-        lengths = self.columns.values_into(self.field.name, indices, buffers[self.name])
+        name, values = self.field.name, buffers[self.name]
         sizes = buffers[self.name + COUNTS]
         if self.transform is None:
-            sizes[:, 0] = lengths
+            sizes[:, 0] = self.columns.values_into(name, indices, values)
             return
-        transforms = np.empty((len(indices), TRANSFORM), np.uint32)
-        self.columns.rows_into(self.transform, indices, transforms)
-        sizes[:] = transforms[:, [_BOTTOM, _RIGHT]]
+        sizes[:] = self._sizes(indices)
+        if self.field.encoding is not None:
+            ends = sizes.prod(axis=1).cumsum()[:-1]
+            pieces = zip(np.split(values, ends), sizes.tolist(), strict=True)
+            pictures = [piece.reshape(*size, *self.field.shape) for piece, size in pieces]
+            self.columns.decode_into(name, indices, pictures)
+            return
+        lengths = self.columns.values_into(name, indices, values)
         wrong = np.flatnonzero((sizes[:, 0] * sizes[:, 1] != lengths) | (lengths == 0))
         if len(wrong):
             bad = int(wrong[0])

@@ -1,14 +1,17 @@
 """The stored fields of a split: where the values of any samples lie, and copies of them."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from loaders.decode_threads import DecodeThreads
 from loaders.errors import FormatError
 from loaders.field_rows import FieldRows
+from loaders.format.codecs import decode_sample
+from loaders.format.columns import column_rows
 from loaders.format.containers import CONTAINERS
 from loaders.format.ragged import ranges
 from loaders.format.spec import Manifest
@@ -59,18 +62,20 @@ class SplitColumns:
         self._ends = np.cumsum(counts, dtype=np.int64)  # [shards]
         self._starts = self._ends - counts
         self._rows: dict[str, FieldRows] = {}
+        self._threads = DecodeThreads()
         self._columns = {name: _of_one(array) for name, array in (given or {}).items()}
 
     def stored_nbytes(self, names: Iterable[str]) -> int:
         """Return the bytes of these fields in all shards, without opening them."""
-        columns = {column.name: (column, rows) for column, rows in self._spec.columns()}
-        found = (columns[c.name] for name in names for c in self._fields[name].columns())
+        where = self._manifest, self._split
+        stored = [column.name for name in names for column in self._fields[name].columns()]
+        found = (column_rows(*where, name) for name in stored)
         return sum(sum(rows) * column.nbytes for column, rows in found)
 
     def maps(self, names: Iterable[str]) -> Iterator[NDArray[Any]]:
         """Open these fields in all shards: read-only maps."""
         for name in names:
-            if self._fields[name].ragged:
+            if self._fields[name].varies:
                 for column in self._fields[name].columns():
                     yield from self._column(column.name).maps()
             else:
@@ -79,7 +84,7 @@ class SplitColumns:
     def stretches(self, names: Iterable[str], indices: NDArray[np.int64]) -> Iterator[NDArray[Any]]:
         """Yield the parts of maps in which these fields of samples [B], ascending, lie."""
         for name in names:
-            if not self._fields[name].ragged:
+            if not self._fields[name].varies:
                 yield from self.rows(name).stretches(indices)
                 continue
             for shard, rows in split_by_shard(indices, self._ends):
@@ -105,7 +110,7 @@ class SplitColumns:
         return found
 
     def rows_into(self, name: str, indices: NDArray[np.int64], out: NDArray[Any]) -> None:
-        """Copy the rows of a field of fixed shape.
+        """Copy the rows of a field of fixed shape; those that are encoded are decoded.
 
         Args:
             name: Of the field.
@@ -116,11 +121,41 @@ class SplitColumns:
             MissingShardError: A shard is not there.
             FormatError: It is not what the manifest promises.
         """
+        if self._fields[name].encoding is not None:
+            self.decode_into(name, indices, out)
+            return
         rows = self.rows(name)
         rows.gather_into(indices, out.reshape(-1).view(np.uint8).reshape(-1, rows.row_nbytes))
 
+    def decode_into(
+        self, name: str, indices: NDArray[np.int64], out: Sequence[NDArray[Any]] | NDArray[Any]
+    ) -> None:
+        """Decode samples of a field that is encoded, on as many threads as there are processors.
+
+        Args:
+            name: Of the field.
+            indices: [B] integers in 0..samples-1.
+            out: B arrays of the field's dtype and the shapes that the samples have, C-contiguous.
+
+        Raises:
+            MissingShardError: A shard is not there.
+            FormatError: It is not what the manifest promises, or a sample is damaged.
+        """
+        encoding = self._fields[name].encoding
+        if encoding is None:
+            raise ValueError(f"field {name!r} is not encoded")
+        pieces = self.slices(name, indices)
+
+        def decode(place: int) -> None:
+            try:
+                decode_sample(encoding, pieces[place], out[place])
+            except ValueError as error:
+                raise self.broken(name, int(indices[place]), str(error)) from error
+
+        self._threads.run(len(pieces), decode)
+
     def lengths(self, name: str, indices: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return how many values of a ragged field each sample has: [B] int64.
+        """Return how many values of a ragged field, or encoded bytes, each sample has: [B] int64.
 
         Raises:
             MissingShardError: A shard is not there.
@@ -130,6 +165,8 @@ class SplitColumns:
 
     def slices(self, name: str, indices: NDArray[np.int64]) -> list[NDArray[Any]]:
         """Return, of a ragged field, the stored values of each sample: [n, *shape] each.
+
+        Of one that is encoded, its bytes: [n] uint8.
 
         Raises:
             MissingShardError: A shard is not there.

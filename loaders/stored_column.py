@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from loaders.format.columns import open_column
+from loaders.format.columns import column_rows, open_column
 from loaders.format.containers import CONTAINERS
 from loaders.format.spec import Manifest
 from loaders.joined_map import JoinedMap, distance
@@ -92,7 +92,7 @@ def stored_column(
     verify: bool = False,
     in_pieces: bool = False,
 ) -> StoredColumn:
-    """Return a column of a dataset: of offsets as int64, of all else as stored.
+    """Return a column of a dataset: of offsets as int64, encoded samples as bytes, else as stored.
 
     Args:
         path: The dataset's folder.
@@ -106,13 +106,15 @@ def stored_column(
         ShardsError: The system has not so many addresses to give.
     """
     spec, container = manifest.splits[split], CONTAINERS[manifest.container]
-    column, rows = next(found for found in spec.columns() if found[0].name == name)
+    opener = partial(open_column, path, manifest, split, name, verify=verify)
+    if spec.column(name)[0].in_chunks and name not in spec.files:
+        return _in_memory(np.array(spec.counts, np.int64), opener)
+    column, rows = column_rows(manifest, split, name)
     dtype = np.dtype("<i8") if column.role == "offsets" else column.numpy_dtype
     counts = np.array(rows, np.int64)
-    opener = partial(open_column, path, manifest, split, name, verify=verify)
     if not counts.any():
         return StoredColumn(counts, np.empty((0, *column.shape), dtype), 0 * counts, opener)
-    largest = max(container.shard_nbytes(column, n, spec.capacity) for n in {*rows})
+    largest = max(spec.files[name].nbytes)
     filled = np.flatnonzero(counts)
     pieces = _pieces(column.nbytes, largest, len(filled)) if in_pieces else 1
     joined = JoinedMap(column.nbytes // pieces, largest, len(filled), f"{path}: {split}")
@@ -130,6 +132,25 @@ def stored_column(
         lambda shard: opener(shard, joined.place(int(places[shard]))),
         pieces,
     )
+
+
+def _in_memory(samples: NDArray[np.int64], opener: Callable[[int], NDArray[Any]]) -> StoredColumn:
+    """Return the offsets of samples in chunks, which lie in their files as zarr wants them.
+
+    Args:
+        samples: [shards] of each.
+        opener: Shard -> its offsets [samples + 1].
+    """
+    counts = np.where(samples > 0, samples + 1, 0)
+    firsts = np.cumsum(counts) - counts
+    whole = np.empty(int(counts.sum()), np.int64)
+
+    def read(shard: int) -> NDArray[Any]:
+        own = whole[firsts[shard] : firsts[shard] + counts[shard]]
+        own[:] = opener(shard)
+        return own
+
+    return StoredColumn(counts, whole, firsts, read)
 
 
 def _pieces(row_nbytes: int, file_nbytes: int, count: int) -> int:

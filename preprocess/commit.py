@@ -146,7 +146,7 @@ def _build_split(plan: Plan, name: str, receipts: Sequence[Receipt]) -> SplitSpe
         values={
             field.name: tuple(receipt.values.get(field.name, 0) for receipt in receipts)
             for field in fields
-            if field.ragged
+            if field.has_offsets
         },
         files=files,
         statistics=statistics,

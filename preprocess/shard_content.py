@@ -38,7 +38,8 @@ class ShardContent:
             if field.role == "image"
         }
         self.labels: dict[int, int] = {}
-        self.ends = {field.name: 0 for field in self._fields if field.ragged}
+        self.ends = {field.name: 0 for field in self._fields if field.has_offsets}
+        self.sizes: dict[str, list[int]] = {f.name: [] for f in self._fields if f.in_chunks}
         self.tallies: dict[str, tuple[int, ...]] = {}
         self.writers: dict[str, RowWriter] = {}
         self._mark: Mark | None = None
@@ -76,7 +77,10 @@ class ShardContent:
         merge_tallies(self.tallies, rows.tallies)
         for field in self._fields:
             array = rows.arrays[field.name]
-            if isinstance(array, Ragged):
+            if field.in_chunks and isinstance(array, Ragged):
+                self.sizes[field.name] += array.counts.tolist()
+                array = array.values
+            elif isinstance(array, Ragged):
                 ends = self.ends[field.name] + np.cumsum(array.counts, dtype=np.int64)
                 self.writers[f"{field.name}_offsets"].append(ends.astype(OFFSETS_DTYPE))
                 self.ends[field.name] += len(array.values)
@@ -94,6 +98,7 @@ class ShardContent:
             sums=dict(self.sums),
             labels=dict(self.labels),
             ends=dict(self.ends),
+            sizes={name: len(sizes) for name, sizes in self.sizes.items()},
             tallies=dict(self.tallies),
         )
 
@@ -104,6 +109,8 @@ class ShardContent:
         del self.skipped[mark.skipped :]
         self.sums, self.labels = mark.sums, mark.labels
         self.ends, self.tallies = mark.ends, mark.tallies
+        for name, count in mark.sizes.items():
+            del self.sizes[name][count:]
         self._mark = None
 
 
@@ -117,4 +124,5 @@ class Mark:
     sums: dict[str, ChannelStatistics]
     labels: dict[int, int]
     ends: dict[str, int]
+    sizes: dict[str, int]
     tallies: dict[str, tuple[int, ...]]

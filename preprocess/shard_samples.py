@@ -5,14 +5,16 @@ from itertools import groupby
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from loaders.errors import ShardsError
+from loaders.format.codecs import decode_sample, picture_shape
 from loaders.format.fields import FieldSpec
 from loaders.format.statistics import ChannelStatistics
 from preprocess.errors import SampleError
 from preprocess.recipe import Maker, Ragged, Redo, Rows
 from preprocess.sources import Item
-from preprocess.stats import channel_statistics
+from preprocess.stats import channel_statistics, no_statistics
 from preprocess.task import ShardTask
 
 Prepared = tuple[Rows | SampleError, dict[str, ChannelStatistics]]
@@ -37,10 +39,8 @@ def _prepare(task: ShardTask, maker: Maker, items: Sequence[Item]) -> Iterator[P
         if isinstance(rows, Rows):
             _check(task, items[min(done, len(items) - 1)], fields, rows)
             for field in fields:
-                array = rows.arrays[field.name]
                 if field.role == "image":
-                    pixels = array.values[None] if isinstance(array, Ragged) else array
-                    statistics[field.name] = channel_statistics(pixels)
+                    statistics[field.name] = _statistics(field, rows.arrays[field.name])
         if task.recipe.one_to_one:
             done += rows.count if isinstance(rows, Rows) else 1
             if done > len(items):
@@ -51,6 +51,21 @@ def _prepare(task: ShardTask, maker: Maker, items: Sequence[Item]) -> Iterator[P
         raise _broken(task, items[-1], "more rows of an item were promised")
     if task.recipe.one_to_one and done < len(items):
         raise _broken(task, items[done], f"{done} results for {len(items)} items")
+
+
+def _statistics(field: FieldSpec, array: NDArray[Any] | Ragged) -> ChannelStatistics:
+    """Sum pictures as a loader will show them: those that are encoded are decoded again."""
+    if not isinstance(array, Ragged):
+        return channel_statistics(array)
+    if field.encoding is None:
+        return channel_statistics(array.values[None])
+    found = no_statistics(field.shape[-1], int(np.iinfo(field.dtype).max))
+    for encoded in np.split(array.values, np.cumsum(array.counts)[:-1]):
+        shape = picture_shape(encoded) if field.ragged else field.shape
+        pixels = np.empty(shape, field.numpy_dtype)
+        decode_sample(field.encoding, encoded, pixels)
+        found += channel_statistics(pixels)
+    return found
 
 
 def _take(
@@ -72,14 +87,16 @@ def _check(task: ShardTask, item: Item, fields: Sequence[FieldSpec], rows: Rows)
     for field in fields:
         array: Any = rows.arrays[field.name]
         count = rows.count
-        if field.ragged:
+        shape, dtype = field.shape, field.numpy_dtype
+        if field.varies:
             count, array = _check_ragged(task, item, field, rows)
+        if field.encoding is not None:
+            shape, dtype = (), np.dtype(np.uint8)
         if not isinstance(array, np.ndarray):
             raise _broken(task, item, f"field {field.name} is no array: {type(array).__name__}")
-        shape = (count, *field.shape)
-        if array.dtype != field.numpy_dtype or array.shape != shape:
+        if array.dtype != dtype or array.shape != (count, *shape):
             found = f"field {field.name} is {array.dtype} {array.shape}"
-            raise _broken(task, item, f"{found}, promised was {field.numpy_dtype} {shape}")
+            raise _broken(task, item, f"{found}, promised was {dtype} {(count, *shape)}")
         if field.role == "label" and count and int(array.max()) >= task.class_count:
             label = int(array.max())
             raise _broken(task, item, f"label {label} and only {task.class_count} classes")

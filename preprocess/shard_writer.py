@@ -7,6 +7,8 @@ from dataclasses import replace
 from threading import Semaphore
 from typing import Final
 
+import numpy as np
+
 from loaders.format.containers import CONTAINERS
 from loaders.format.files import (
     WORK,
@@ -83,7 +85,7 @@ def _write_files(
             index=task.index,
             items=len(task.items),
             count=content.count,
-            files=_finish(task, content.writers) if content.count else {},
+            files=_finish(task, content) if content.count else {},
             skipped=tuple(content.skipped),
             statistics=content.sums,
             class_counts=tuple(sorted(content.labels.items())),
@@ -102,13 +104,17 @@ def _write_files(
     return receipt
 
 
-def _finish(task: ShardTask, writers: dict[str, RowWriter]) -> dict[str, tuple[str, int, str]]:
+def _finish(task: ShardTask, content: ShardContent) -> dict[str, tuple[str, int, str]]:
     """Make the finished files durable, under their temporary names."""
     container = CONTAINERS[task.container]
     files = {}
     for column in task.columns():
-        writer = writers[column.name]
-        suffix = container.suffix(column, writer.count, task.capacity)
+        writer = content.writers[column.name]
+        if column.in_chunks:
+            sizes = np.array(content.sizes[column.name], np.int64)
+            suffix = container.suffix(column, content.count, task.capacity, sizes)
+        else:
+            suffix = container.suffix(column, writer.count, task.capacity)
         nbytes = writer.finish(container.prefix(column, writer.count), suffix)
         name = task.shard_path(column).relative_to(task.out).as_posix()
         files[column.name] = (name, nbytes, writer.crc32c)

@@ -62,7 +62,7 @@ class ShardTask:
     def nbytes(self) -> int:
         """Bytes that the shard's files will have if no item is skipped; else an estimate."""
         container, count = CONTAINERS[self.container], len(self.items)
-        if self.capacity is None:
+        if self.capacity is None or any(column.in_chunks for column in self.columns()):
             return sum(self.recipe.expected_nbytes(item) for item in self.items)
         return sum(container.shard_nbytes(c, count, self.capacity) for c in self.columns())
 

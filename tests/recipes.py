@@ -13,18 +13,29 @@ from typing import Any
 
 import numpy as np
 
+from loaders.format.codecs import encode_sample
+from loaders.format.encoding import Encoding
 from loaders.format.fields import FieldSpec
 from loaders.format.files import REPORT
+from loaders.format.spec import Container
 from preprocess.errors import SampleError
 from preprocess.item_files import read_item
 from preprocess.plan import Plan, RunOptions, plan_run
-from preprocess.recipe import Maker, Rows
+from preprocess.recipe import Maker, Ragged, Rows
 from preprocess.sources import Item, Listing
 
 BAD = b"bad"
 """Items that begin with these bytes become no sample."""
 
 KEY_NBYTES = 24
+
+STORED: Mapping[str, tuple[Container, Encoding | None]] = {
+    "tensor": ("tensor", None),
+    "zarr": ("zarr", None),
+    "jpeg": ("tensor", Encoding(codec="jpeg", level=90, chroma="420")),
+    "zstd": ("zarr", Encoding(codec="zstd", level=1)),
+}
+"""Ways to store images: the container and their encoding."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +48,7 @@ class DigestRecipe:
         classes: Labels are below it.
         fault: The promise to break at an item that begins with "fault"; "" for none.
         block: A FIFO that an item beginning with "block" waits on, to hold a run where it is.
+        encoding: Of the image.
     """
 
     side: int = 2
@@ -44,6 +56,7 @@ class DigestRecipe:
     classes: int = 3
     fault: str = ""
     block: str = ""
+    encoding: Encoding | None = None
 
     @property
     def kind(self) -> str:
@@ -60,7 +73,7 @@ class DigestRecipe:
 
     @property
     def one_to_one(self) -> bool:
-        return True
+        return not any(field.has_offsets for field in self.fields())
 
     def expected_nbytes(self, item: Item) -> int:
         return sum(field.nbytes for field in self.fields())
@@ -73,7 +86,13 @@ class DigestRecipe:
 
     def fields(self) -> tuple[FieldSpec, ...]:
         return (
-            FieldSpec(name="image_4", dtype=self.dtype, shape=(self.side, 4, 3), role="image"),
+            FieldSpec(
+                name="image_4",
+                dtype=self.dtype,
+                shape=(self.side, 4, 3),
+                role="image",
+                encoding=self.encoding,
+            ),
             FieldSpec(name="label", dtype="uint8", shape=(), role="label"),
             FieldSpec(name="key", dtype="uint8", shape=(KEY_NBYTES,), role="key"),
         )
@@ -97,8 +116,12 @@ class DigestRecipe:
         pixels = hashlib.shake_128(data).digest(image.nbytes)
         if data.startswith(b"zero"):
             pixels = bytes(image.nbytes)
+        array: Any = np.frombuffer(pixels, image.numpy_dtype).reshape(image.shape)
+        if self.encoding is not None:
+            encoded = np.frombuffer(encode_sample(self.encoding, array), np.uint8)
+            array = Ragged(encoded, np.array([len(encoded)]))
         return {
-            "image_4": np.frombuffer(pixels, image.numpy_dtype).reshape(image.shape),
+            "image_4": array,
             "label": np.array(len(data) % self.classes, label.numpy_dtype),
             "key": np.frombuffer(item.key.encode().ljust(KEY_NBYTES, b"\0"), np.uint8),
         }

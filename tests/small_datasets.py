@@ -100,6 +100,11 @@ KINDS: Mapping[str, tuple[Write, tuple[str, ...]]] = {
          "--label", "kind", "--multi-label", "tags", "--target", "y", "--validation", "0.3",
          "--group-by", "who", "--shard-size", "20kB"),
     ),
+    "encoded images": (
+        _write_paired_photos,
+        ("images", "--sizes", "24", "32", "--fit", "pad", "--masks", "{}/masks",
+         "--shard-size", "20kB"),
+    ),
     "tokens": (
         _write_texts,
         ("tokens", "--engine", "transformers", "--shard-size", "3kB", "--metadata-keys", "tag",
@@ -124,6 +129,12 @@ KINDS: Mapping[str, tuple[Write, tuple[str, ...]]] = {
 }  # fmt: skip
 """Name -> what writes the source, and the command for it; {} is the folder of the source."""
 
+ENCODED: Mapping[str, tuple[str, ...]] = {
+    "tensor": ("--store", "jpeg", "--quality", "80"),
+    "zarr": ("--compress", "zstd"),
+}
+"""Container -> how the encoded images are stored in it."""
+
 
 def write_source(kind: str, folder: Path) -> Path:
     """Write the source of a kind of dataset into a folder."""
@@ -137,7 +148,8 @@ def prepare(kind: str, container: str, source: Path, out: Path, *more: str) -> N
         AssertionError: The command fails.
     """
     asked = [word.format(source.parent) for word in KINDS[kind][1]]
-    words = [*asked, "--format", container, "--max-skipped", "9", *more]
+    stored = ENCODED[container] if kind.startswith("encoded") else ()
+    words = [*asked, *stored, "--format", container, "--max-skipped", "9", *more]
     result = call(words[0], source, out, *words[1:])
     assert result.exit_code == 0, result.stderr
 

@@ -5,6 +5,7 @@ from typing import Any, get_args
 import numpy as np
 from hypothesis import strategies as st
 
+from loaders.format.encoding import Chroma, Encoding
 from loaders.format.fields import (
     DTYPES,
     FieldSpec,
@@ -80,7 +81,25 @@ def field_specs(draw: st.DrawFn) -> FieldSpec:
     if ragged and role in {"image", "pixel_labels"}:
         shapes |= {"image": st.tuples(st.integers(1, 4)), "pixel_labels": st.just(())}
     shape = draw(shapes.get(role, st.just(()) if ragged else row))
-    return FieldSpec(name=draw(NAMES), dtype=dtype, shape=shape, role=role, ragged=ragged)
+    encoding = draw(encodings(role, dtype, shape, ragged))
+    return FieldSpec(
+        name=draw(NAMES), dtype=dtype, shape=shape, role=role, ragged=ragged, encoding=encoding
+    )
+
+
+@st.composite
+def encodings(
+    draw: st.DrawFn, role: str, dtype: str, shape: tuple[int, ...], ragged: bool
+) -> Encoding | None:
+    """An encoding that a field can have, or none."""
+    choices: list[Encoding | None] = [None]
+    if role == "image" and dtype == "uint8" and shape[-1] in {1, 3}:
+        chroma = draw(st.sampled_from(get_args(Chroma))) if shape[-1] == 3 else None
+        choices.append(Encoding(codec="jpeg", level=draw(st.integers(1, 100)), chroma=chroma))
+    if role in {"image", "pixel_labels"} and not ragged:
+        choices.append(Encoding(codec="zstd", level=draw(st.integers(1, 22))))
+        choices.append(Encoding(codec="blosc-lz4", level=draw(st.integers(1, 9))))
+    return draw(st.sampled_from(choices))
 
 
 @st.composite
@@ -132,7 +151,7 @@ def split_specs(draw: st.DrawFn, classes: int) -> SplitSpec:
         values={
             field.name: tuple(draw(st.integers(0, 50)) if count else 0 for count in counts)
             for field in fields
-            if field.ragged
+            if field.has_offsets
         },
         files={
             column.name: ShardFiles(nbytes=tuple(draw(nbytes)), crc32c=tuple(draw(digits)))
@@ -154,14 +173,16 @@ def manifests(draw: st.DrawFn) -> Manifest:
     """A whole manifest."""
     classes = draw(st.lists(st.text(min_size=1, max_size=6), max_size=4, unique=True))
     names = draw(st.lists(st.sampled_from(SPLITS), min_size=1, unique=True))
+    splits = {name: draw(split_specs(len(classes))) for name in SPLITS if name in names}
+    in_chunks = any(field.in_chunks for split in splits.values() for field in split.fields)
     return Manifest(
-        container=draw(st.sampled_from(["tensor", "zarr"])),
+        container=draw(st.sampled_from(["zarr"] if in_chunks else ["tensor", "zarr"])),
         kind=draw(NAMES),
         recipe=draw(st.dictionaries(st.text(max_size=6), JSON_VALUES, max_size=3)),
         recipe_hash=draw(HASHES),
         source_hash=draw(HASHES),
         classes=tuple(classes),
         skipped=draw(st.integers(0, 1000)),
-        splits={name: draw(split_specs(len(classes))) for name in SPLITS if name in names},
+        splits=splits,
         extras=draw(st.dictionaries(NAMES, st.tuples(st.integers(0, 99), CHECKSUMS), max_size=2)),
     )

@@ -8,9 +8,11 @@ from numpy.typing import NDArray
 
 from loaders.errors import FormatError
 from loaders.format.containers import CONTAINERS
+from loaders.format.fields import FieldSpec
 from loaders.format.files import Place, expect_inside
 from loaders.format.promised import expect_checksum
 from loaders.format.spec import Manifest
+from loaders.format.zarr_store import open_chunks
 
 
 def open_column(
@@ -23,7 +25,7 @@ def open_column(
     *,
     verify: bool = False,
 ) -> NDArray[Any]:
-    """Map one column of one shard.
+    """Map one column of one shard; of a field in chunks its bytes, or its offsets by that name.
 
     Args:
         root: The dataset's folder.
@@ -45,15 +47,32 @@ def open_column(
     """
     spec = manifest.splits[split]
     container = CONTAINERS[manifest.container]
-    column, rows = next(found for found in spec.columns() if found[0].name == name)
+    column, rows = spec.column(name)
+    files = spec.files[column.name]
     path = container.shard_path(root, split, shard, column, spec.capacity)
     expect_inside(root, path)
     if verify and path.is_file():  # else opening it says what is wrong
-        expect_checksum(path, spec.files[name].crc32c[shard])
+        expect_checksum(path, files.crc32c[shard])
+    if column.in_chunks:
+        nbytes = files.nbytes[shard]
+        chunks = open_chunks(path, column, rows[shard], spec.capacity, nbytes, place)
+        return chunks[name != column.name]
     found = container.open_rows(path, column, rows[shard], spec.capacity, place)
     if column.role == "offsets":
         return _checked(found, path, spec.values[name.removesuffix("_offsets")][shard])
     return found
+
+
+def column_rows(manifest: Manifest, split: str, name: str) -> tuple[FieldSpec, tuple[int, ...]]:
+    """Return how a column is read, and its rows in each shard; of a field in chunks its bytes."""
+    spec, container = manifest.splits[split], CONTAINERS[manifest.container]
+    column, rows = spec.column(name)
+    if not column.in_chunks:
+        return column, rows
+    beside = {n: container.shard_nbytes(column, n, spec.capacity) if n else 0 for n in {*rows}}
+    nbytes = spec.files[column.name].nbytes
+    chunks = tuple(whole - beside[n] for whole, n in zip(nbytes, rows, strict=True))
+    return FieldSpec(name=name, dtype="uint8", shape=(), role="values"), chunks
 
 
 def _checked(offsets: NDArray[Any], path: Path, values: int) -> NDArray[np.int64]:

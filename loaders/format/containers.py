@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+import numpy as np
 from numpy.typing import NDArray
 
 from loaders.format import tensor, zarr_store
@@ -25,12 +26,18 @@ class ContainerFormat(Protocol):
         """Return what precedes the rows; of one length for every count."""
         ...
 
-    def suffix(self, field: FieldSpec, count: int, capacity: int | None) -> bytes:
-        """Return what follows the rows."""
+    def suffix(
+        self,
+        field: FieldSpec,
+        count: int,
+        capacity: int | None,
+        sizes: NDArray[np.int64] | None = None,
+    ) -> bytes:
+        """Return what follows the rows; `sizes` are those of encoded samples in chunks."""
         ...
 
     def shard_nbytes(self, field: FieldSpec, count: int, capacity: int | None) -> int:
-        """Return the size of the file."""
+        """Return the size of the file, less what encoded samples in chunks take of it."""
         ...
 
     def open_rows(

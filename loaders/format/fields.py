@@ -7,6 +7,7 @@ from typing import Any, Final, Literal, get_args
 
 import numpy as np
 
+from loaders.format.encoding import Encoding
 from loaders.format.records import (
     RECORD,
     RECORD_DTYPES,
@@ -68,6 +69,8 @@ class FieldSpec:
             fields "values" and "offsets".
         ragged: A sample holds any number of values, not one; of an image pixels, row by row.
         record: The parts of a record, in their order in it; None for all others.
+        encoding: How each sample is encoded, apart from the others; None for bytes as they are.
+            dtype, shape and `ragged` are those of what is decoded.
     """
 
     name: str
@@ -76,6 +79,7 @@ class FieldSpec:
     role: Role | ColumnRole
     ragged: bool = False
     record: tuple[RecordPart, ...] | None = None
+    encoding: Encoding | None = None
 
     def __post_init__(self) -> None:
         """Refuse names, types and shapes outside the format."""
@@ -98,6 +102,12 @@ class FieldSpec:
         )
         if self.record is not None:
             check_record(place, self.record)
+        if self.encoding is not None:
+            allowed = ("uint8",) if self.encoding.codec == "jpeg" else ("uint8", "uint16")
+            place.expect(self.dtype in allowed, self.dtype, f"a dtype of {allowed}, if encoded")
+            roles = ("image",) if self.encoding.codec == "jpeg" else ("image", "pixel_labels")
+            place.expect(self.role in roles, self.role, f"a role of {roles}, if encoded")
+            self.encoding.check(place, self.shape, ragged=self.ragged, nbytes=self.nbytes)
 
     def _suits_role(self) -> bool:
         sides = len(self.shape) + self.ragged  # a ragged scalar is a row of values
@@ -135,21 +145,44 @@ class FieldSpec:
         """Bytes of one sample, of one value if ragged."""
         return math.prod(self.shape) * self.numpy_dtype.itemsize
 
+    @property
+    def varies(self) -> bool:
+        """Whether samples take different numbers of bytes."""
+        return self.ragged or self.encoding is not None
+
+    @property
+    def in_chunks(self) -> bool:
+        """Whether encoded samples are inner chunks of one file, whose index says where they lie."""
+        return self.encoding is not None and self.encoding.in_chunks
+
+    @property
+    def has_offsets(self) -> bool:
+        """Whether a column of its own says where each sample lies."""
+        return self.varies and not self.in_chunks
+
     def columns(self) -> tuple["FieldSpec", ...]:
         """Return what is stored for it, one file a shard each.
 
-        A field of fixed shape is its own column. A ragged one has two: its values back to back,
-        and where each sample begins and ends among them: uint64 [samples + 1], from 0.
+        A field of fixed shape is its own column, and so is one in chunks. A ragged one has two: its
+        values back to back, and where each sample begins and ends among them: uint64
+        [samples + 1], from 0. Of JPEG the values are bytes.
         """
-        if not self.ragged:
+        if not self.has_offsets:
             return (self,)
-        values = replace(self, role="values", ragged=False)
+        if self.encoding is None:
+            values = replace(self, role="values", ragged=False)
+        else:
+            values = FieldSpec(name=self.name, dtype="uint8", shape=(), role="values")
         name = f"{self.name}_offsets"
         return values, FieldSpec(name=name, dtype=OFFSETS_DTYPE, shape=(), role="offsets")
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form."""
-        parts = {} if self.record is None else {"record": record_to_json(self.record)}
+        parts: dict[str, Any] = {}
+        if self.record is not None:
+            parts["record"] = record_to_json(self.record)
+        if self.encoding is not None:
+            parts["encoding"] = self.encoding.to_json()
         return {
             "name": self.name,
             "dtype": self.dtype,
@@ -162,10 +195,12 @@ class FieldSpec:
     @classmethod
     def from_json(cls, place: Place, value: Any) -> "FieldSpec":
         """Parse the JSON form; `place` names it in errors."""
-        keys = {"name", "dtype", "shape", "role", "ragged", "record"}
-        entry = place.partial_mapping(value, keys)
+        keys = {"name", "dtype", "shape", "role", "ragged"}
+        entry = place.partial_mapping(value, keys | {"record", "encoding"})
         is_record = entry.get("role") == "record"
-        entry = place.mapping(value, keys if is_record else keys - {"record"})
+        is_encoded = "encoding" in entry
+        more = {"record"} if is_record else set[str]()
+        entry = place.mapping(value, keys | more | ({"encoding"} if is_encoded else set()))
         ragged = entry["ragged"]
         place.at("ragged").expect(isinstance(ragged, bool), ragged, "true or false")
         shape = place.at("shape").integers(entry["shape"], low=1, high=MAX_COUNT)
@@ -177,7 +212,16 @@ class FieldSpec:
                 record = None
                 if is_record:
                     record = record_from_json(place.at("record"), entry["record"])
+                encoding = None
+                if is_encoded:
+                    encoding = Encoding.from_json(place.at("encoding"), entry["encoding"])
                 return cls(
-                    name=name, dtype=dtype, shape=shape, role=known, ragged=ragged, record=record
+                    name=name,
+                    dtype=dtype,
+                    shape=shape,
+                    role=known,
+                    ragged=ragged,
+                    record=record,
+                    encoding=encoding,
                 )
         raise place.at("role").wrong(role, f"one of {get_args(Role)}")

@@ -29,7 +29,7 @@ from loaders.format.statistics import ChannelStatistics
 from loaders.format.strict import Place
 
 FORMAT_NAME: Final = "prepshards"
-FORMAT_VERSION: Final = 4
+FORMAT_VERSION: Final = 5
 """The newest that this program reads. What it writes has the oldest that can hold it."""
 
 Container = Literal["tensor", "zarr"]
@@ -38,6 +38,7 @@ SPLITS: Final = ("train", "validation", "test")
 _RAGGED_SINCE: Final = 2
 _RECORDS_SINCE: Final = 3
 _NEWEST_SINCE: Final = 4
+_ENCODED_SINCE: Final = 5
 
 _CRC = re.compile(r"[0-9a-f]{8}")
 _HASH = re.compile(r"[0-9a-f]{64}")
@@ -46,14 +47,17 @@ _EXTRA = re.compile(r"[^\x00-\x1f\x7f]{1,4096}")
 
 def needed_version(fields: Iterable[FieldSpec]) -> int:
     """Return the format version that can hold these fields, the same as before there were newer."""
-    needed = _RAGGED_SINCE
-    for spec in fields:
-        named = spec.role == "tokens" and spec.name != spec.role
-        if spec.role in NEWEST_ROLES or named or (spec.role == "image" and spec.ragged):
-            return _NEWEST_SINCE
-        if spec.record is not None:
-            needed = _RECORDS_SINCE
-    return needed
+    return max((_RAGGED_SINCE, *map(_since, fields)))
+
+
+def _since(spec: FieldSpec) -> int:
+    """Return the version since which there are such fields."""
+    if spec.encoding is not None:
+        return _ENCODED_SINCE
+    named = spec.role == "tokens" and spec.name != spec.role
+    if spec.role in NEWEST_ROLES or named or (spec.role == "image" and spec.ragged):
+        return _NEWEST_SINCE
+    return _RECORDS_SINCE if spec.record is not None else _RAGGED_SINCE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +96,7 @@ class SplitSpec:
             None where an item becomes any number of samples.
         items: Items planned in all.
         counts: Samples in each shard.
-        values: Ragged field name -> its values in each shard.
+        values: Field with a column of offsets -> its values, or encoded bytes, in each shard.
         files: Column name -> its files, one a shard.
         statistics: Image field name -> its exact statistics.
         class_counts: Samples of each class; None without labels.
@@ -124,6 +128,14 @@ class SplitSpec:
                     yield column, self.values[spec.name]
                 else:
                     yield column, self.counts
+
+    def column(self, name: str) -> tuple[FieldSpec, tuple[int, ...]]:
+        """Return a stored column and its rows in each shard.
+
+        The offsets of a field in chunks have no column of their own: it is that of the field.
+        """
+        found = {column.name: (column, rows) for column, rows in self.columns()}
+        return found.get(name) or found[name.removesuffix("_offsets")]
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -199,6 +211,7 @@ def _parse_fields(place: Place, value: Any) -> tuple[FieldSpec, ...]:
         for index, entry in enumerate(place.sequence(value))
     )
     names = [column.name for spec in fields for column in spec.columns()]
+    names += [f"{spec.name}_offsets" for spec in fields if spec.in_chunks]  # of its index
     place.expect(len(set(names)) == len(names) > 0, names, "different names, at least one")
     return fields
 
@@ -206,7 +219,7 @@ def _parse_fields(place: Place, value: Any) -> tuple[FieldSpec, ...]:
 def _parse_values(
     place: Place, value: Any, fields: tuple[FieldSpec, ...], counts: tuple[int, ...]
 ) -> dict[str, tuple[int, ...]]:
-    names = {spec.name for spec in fields if spec.ragged}
+    names = {spec.name for spec in fields if spec.has_offsets}
     entry = place.mapping(value, names)
     parsed = {}
     for name in names:
@@ -340,6 +353,10 @@ class Manifest:
             max(version, _RAGGED_SINCE) == needed,
             version,
             f"{needed}, for the fields that there are",
+        )
+        in_chunks = [f.name for split in parsed.values() for f in split.fields if f.in_chunks]
+        place.at("container").expect(
+            container == "zarr" or not in_chunks, container, f"zarr, for {in_chunks} in chunks"
         )
         for known in get_args(Container):
             if container == known:

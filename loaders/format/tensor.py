@@ -63,7 +63,12 @@ def _descr(field: FieldSpec) -> str:
     return ascii(np.lib.format.dtype_to_descr(field.numpy_dtype))
 
 
-def suffix(field: FieldSpec, count: int, capacity: int | None) -> bytes:  # noqa: ARG001
+def suffix(
+    field: FieldSpec,  # noqa: ARG001
+    count: int,  # noqa: ARG001
+    capacity: int | None,  # noqa: ARG001
+    sizes: NDArray[np.int64] | None = None,  # noqa: ARG001
+) -> bytes:
     """Return what follows the rows: nothing."""
     return b""
 

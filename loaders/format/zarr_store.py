@@ -37,6 +37,7 @@ _SHARDED_FROM: Final = 4096
 """Bytes of a sample from which each is an inner chunk of its own (16 bytes of index each)."""
 
 _ABSENT: Final = np.uint64(2**64 - 1)
+_PAIR_NBYTES: Final = 16
 _CRC_NBYTES: Final = 4
 VALID: Final = "valid"
 _METADATA: Final = "zarr.json"
@@ -45,6 +46,8 @@ _MAX_VALID: Final = 1 << 28
 
 
 def _is_sharded(field: FieldSpec) -> bool:
+    if field.in_chunks:
+        return True
     # zarr-python 3.1 cannot read shards of structured values (it hashes their fill value).
     return field.nbytes >= _SHARDED_FROM and field.record is None
 
@@ -67,26 +70,44 @@ def prefix(field: FieldSpec, count: int) -> bytes:  # noqa: ARG001
     return b""
 
 
-def suffix(field: FieldSpec, count: int, capacity: int | None) -> bytes:
-    """Return what follows `count` rows: the index of a zarr shard, or fill to a whole chunk."""
-    if capacity is None or _is_apart(field, capacity):
-        return b""
-    if not _is_sharded(field):
-        return bytes((capacity - count) * field.nbytes)
-    index = np.full((capacity, 2), _ABSENT, dtype="<u8")
-    index[:count, 0] = np.arange(count, dtype=np.uint64) * np.uint64(field.nbytes)
-    index[:count, 1] = field.nbytes
+def suffix(
+    field: FieldSpec, count: int, capacity: int | None, sizes: NDArray[np.int64] | None = None
+) -> bytes:
+    """Return what follows `count` rows: the index of a zarr shard, or fill to a whole chunk.
+
+    Args:
+        field: The field.
+        count: Its samples.
+        capacity: Rows planned for the shard; None for as many as there are.
+        sizes: [count] bytes of each encoded sample, where they are chunks.
+    """
+    planned = _planned(field, count, capacity)
+    if sizes is None and (planned is None or not _is_sharded(field)):
+        return b"" if planned is None else bytes((planned - count) * field.nbytes)
+    nbytes = np.full(count, field.nbytes) if sizes is None else sizes
+    index = np.full((planned or 0, 2), _ABSENT, dtype="<u8")
+    index[:count, 0] = np.cumsum(nbytes) - nbytes
+    index[:count, 1] = nbytes
     data = index.tobytes()
     return data + int(crc32c(data)).to_bytes(_CRC_NBYTES, "little")
 
 
+def _planned(field: FieldSpec, count: int, capacity: int | None) -> int | None:
+    """Return the rows of a shard's array or chunk; None where it is the rows and nothing else."""
+    if field.in_chunks:
+        return count if capacity is None else capacity
+    return None if _is_apart(field, capacity) else capacity
+
+
 def shard_nbytes(field: FieldSpec, count: int, capacity: int | None) -> int:
-    """Return the size of a shard file of `count` rows."""
-    if capacity is None or _is_apart(field, capacity):
+    """Return the size of a shard file of `count` rows, less encoded samples."""
+    planned = _planned(field, count, capacity)
+    if planned is None:
         return count * field.nbytes
     if _is_sharded(field):
-        return count * field.nbytes + capacity * 16 + _CRC_NBYTES
-    return capacity * field.nbytes
+        rows = 0 if field.in_chunks else count * field.nbytes
+        return rows + planned * _PAIR_NBYTES + _CRC_NBYTES
+    return planned * field.nbytes
 
 
 def open_rows(
@@ -113,11 +134,57 @@ def open_rows(
     # Also zero where another writer left out all-zero samples and moved the later ones.
     whole = _is_apart(field, capacity) or not _is_sharded(field)
     if not whole and data[end:].tobytes() != suffix(field, count, capacity):
-        raise FormatError(
-            f"{path}: the shard index is not that of {count} rows back to back; "
-            'run "prep check" or prepare it again'
-        )
+        raise _bad_index(path, count)
     return data[:end].view(field.numpy_dtype).reshape(count, *field.shape)
+
+
+def open_chunks(
+    path: Path,
+    field: FieldSpec,
+    count: int,
+    capacity: int | None,
+    nbytes: int,
+    place: Place | None = None,
+) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """Map the encoded samples of one shard file.
+
+    Args:
+        path: The file.
+        field: The field, in chunks.
+        count: Samples that the manifest promises.
+        capacity: Rows planned for the shard.
+        nbytes: Size that the manifest promises.
+        place: Maps the file; anywhere by default.
+
+    Returns:
+        [bytes] uint8, all samples back to back, read-only, and int64 [count + 1], where each begins
+        and ends among them.
+
+    Raises:
+        MissingShardError: The file is not there.
+        FormatError: Its size or its shard index is not what the manifest promises.
+    """
+    data = map_file(path, nbytes, place)
+    end = nbytes - shard_nbytes(field, count, capacity)
+    if end < count:
+        raise _bad_index(path, count)
+    ends = data[end:-_CRC_NBYTES].view("<u8").reshape(-1, 2)[:count].sum(axis=1, dtype=np.uint64)
+    offsets = np.concatenate([np.zeros(1, np.uint64), ends])
+    falls = bool((offsets[1:] <= offsets[:-1]).any())
+    # Also refused: samples that overlap, leave gaps, or lie outside of the file.
+    if falls or int(offsets[-1]) != end:
+        raise _bad_index(path, count)
+    found = offsets.astype(np.int64)
+    if data[end:].tobytes() != suffix(field, count, capacity, np.diff(found)):
+        raise _bad_index(path, count)
+    return data[:end], found
+
+
+def _bad_index(path: Path, count: int) -> FormatError:
+    return FormatError(
+        f"{path}: the shard index is not that of {count} rows back to back; "
+        'run "prep check" or prepare it again'
+    )
 
 
 def group_files(manifest: Manifest) -> dict[str, bytes]:
@@ -162,7 +229,7 @@ def _describe_split(group: Any, split: SplitSpec) -> None:
 
 def _describe_array(group: Any, name: str, field: FieldSpec, *, rows: int, chunk: int) -> None:
     whole = (max(1, chunk), *field.shape)
-    sharded = name == field.name and _is_sharded(field)
+    sharded = field.in_chunks or (name == field.name and _is_sharded(field))
     # Records stand there as bytes until `_describe_records`.
     dtype = np.dtype(np.uint8) if field.record is not None else field.numpy_dtype
     group.create_array(
@@ -171,10 +238,24 @@ def _describe_array(group: Any, name: str, field: FieldSpec, *, rows: int, chunk
         dtype=dtype,
         chunks=(1, *field.shape) if sharded else whole,
         shards=whole if sharded else None,
-        compressors=None,
+        compressors=_compressors(field),
         filters=None,
         fill_value=0,
     )
+
+
+def _compressors(field: FieldSpec) -> list[Any] | None:
+    """Return zarr's names for what `codecs` writes."""
+    from zarr.codecs import BloscCodec, Crc32cCodec, ZstdCodec
+
+    encoding = field.encoding
+    if encoding is None:
+        return None
+    if encoding.codec == "zstd":
+        return [ZstdCodec(level=encoding.level, checksum=False), Crc32cCodec()]
+    size = field.numpy_dtype.itemsize
+    made = BloscCodec(cname="lz4", clevel=encoding.level, shuffle="bitshuffle", typesize=size)
+    return [made, Crc32cCodec()]
 
 
 def _describe_records(manifest: Manifest, files: dict[str, bytes]) -> dict[str, bytes]:

@@ -1,5 +1,6 @@
 """`prep images`: options -> one call -> report."""
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import click
@@ -15,7 +16,14 @@ from preprocess.values import ImageSizes, SizesCommand, join_sizes
 
 if TYPE_CHECKING:
     from preprocess.folders import LabelMode
-    from preprocess.images.options import Alpha, Background, ImageOptions, MetadataOptions
+    from preprocess.images.options import (
+        Alpha,
+        Background,
+        Compression,
+        ImageOptions,
+        MetadataOptions,
+        Store,
+    )
     from preprocess.images.policy import Depth, Icc, Pages
     from preprocess.images.resize import Fit, Resample
 
@@ -146,6 +154,24 @@ if TYPE_CHECKING:
     show_default=True,
     help="Refuse pictures with more pixels before decoding them.",
 )
+@click.option(
+    "--store",
+    type=click.Choice(["raw", "jpeg"]),
+    default="raw",
+    show_default=True,
+    help="raw: pixels; jpeg: each resized picture encoded, decoded by the loader.",
+)
+@click.option(
+    "--quality",
+    type=click.IntRange(1, 100),
+    metavar="Q",
+    help="Of --store jpeg; colours at half the resolution (4:2:0).  [default: 95]",
+)
+@click.option(
+    "--compress",
+    type=click.Choice(["zstd", "blosc-lz4"]),
+    help="With --format zarr: each picture and mask compressed without loss.",
+)
 @click.option("--follow-links", is_flag=True, help="Take what symbolic links point to.")
 @click.option(
     "--metadata",
@@ -187,11 +213,15 @@ def images(ctx: click.Context, /, **options: Any) -> None:
     is read and decoded once for all sizes. Unreadable files are skipped, and listed with their
     cause in OUT/skipped.jsonl. The same command again goes on where an interrupted one ended.
     """
+    if options["compress"] is not None and options["container"] != "zarr":
+        raise click.UsageError("--compress: only with --format zarr, whose chunks hold it")
     chosen, run_options = _image_options(options), make_run_options(options)
+    from preprocess.images.compare import compare_storage
     from preprocess.images.prepare import plan_images
 
     plan = plan_images(options["source"], options["out"], chosen, run_options, options["limit"])
-    carry_out(ctx, plan, run_options, options)
+    compare = partial(compare_storage, plan)
+    carry_out(ctx, plan, run_options, options, compare=compare)
 
 
 def _image_options(options: dict[str, Any]) -> "ImageOptions":
@@ -220,6 +250,9 @@ def _image_options(options: dict[str, Any]) -> "ImageOptions":
             mask_padding=options["mask_padding"],
             boxes=options["boxes"],
             metadata=_metadata_options(options),
+            store=cast("Store", options["store"]),
+            quality=options["quality"],
+            compress=cast("Compression | None", options["compress"]),
             splits=SplitOptions(
                 validation=options["validation"],
                 test=options["test"],

@@ -10,6 +10,7 @@ from preprocess.values import ByteCount, Folder, check_backend
 
 if TYPE_CHECKING:
     from loaders.format.spec import Container
+    from preprocess.images.compare import Storage
     from preprocess.plan import Plan, RunOptions
     from preprocess.report import Report
     from preprocess.run import OnProgress
@@ -151,6 +152,7 @@ def carry_out(
     run_options: "RunOptions",
     options: dict[str, Any],
     runner: "Callable[[Plan, RunOptions, OnProgress], Report] | None" = None,
+    compare: "Callable[[], list[Storage]] | None" = None,
 ) -> None:
     """Do what a plan says, or say it on a dry run; report, and choose the exit code.
 
@@ -160,6 +162,7 @@ def carry_out(
         run_options: How to do it.
         options: Of the command.
         runner: Does it; `preprocess.run.run` by default.
+        compare: Measures ways to store it, for a dry run.
     """
     from preprocess.commands.terminal import (
         check_plan,
@@ -172,7 +175,9 @@ def carry_out(
 
     if options["dry_run"]:
         check_plan(plan, overwrite=run_options.overwrite)
-        print_plan(plan, overwrite=run_options.overwrite, as_json=options["as_json"])
+        storage = None if compare is None else compare()
+        overwrite, as_json = run_options.overwrite, options["as_json"]
+        print_plan(plan, storage, overwrite=overwrite, as_json=as_json)
         return
     ctx.meta[INTERRUPTED] = "; finished shards are kept, the same command goes on from there"
     with progress_bar(plan) as on_progress:

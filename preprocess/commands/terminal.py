@@ -4,16 +4,18 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
+from loaders.format.fields import FieldSpec
 from loaders.format.spec import Manifest
 from preprocess.check import CheckReport
 from preprocess.errors import OutputError
+from preprocess.images.compare import Storage, storage_lines
 from preprocess.output import check_room, find_complete, replaced_nbytes
 from preprocess.plan import Plan
 from preprocess.report import human_nbytes
@@ -139,6 +141,7 @@ def describe_plan(plan: Plan, *, overwrite: bool) -> dict[str, Any]:
                         "shape": ["any length", *field.shape]
                         if field.ragged
                         else list(field.shape),
+                        **_encoding_json(field),
                     }
                     for field in plan.recipes[name].fields()
                 },
@@ -155,10 +158,14 @@ def describe_plan(plan: Plan, *, overwrite: bool) -> dict[str, Any]:
     }
 
 
-def print_plan(plan: Plan, *, overwrite: bool, as_json: bool) -> None:
-    """Print what a run would write."""
+def print_plan(
+    plan: Plan, storage: Sequence[Storage] | None = None, *, overwrite: bool, as_json: bool
+) -> None:
+    """Print what a run would write, and what other ways to store it would take."""
     described = describe_plan(plan, overwrite=overwrite)
     if as_json:
+        if storage is not None:
+            described["storage"] = [way.to_json() for way in storage]
         print_json(described)
         return
     lines = []
@@ -175,6 +182,8 @@ def print_plan(plan: Plan, *, overwrite: bool, as_json: bool) -> None:
     if left != nbytes:
         lines.append(f"of these, still to do: {human_nbytes(left)} ({left:,} bytes)")
     lines.append(f"free there: {human_nbytes(described['nbytes_free'])}")
+    if storage is not None:
+        lines += storage_lines(storage, human_nbytes)
     print_text("\n".join(lines))
 
 
@@ -188,8 +197,20 @@ def _split_text(name: str, split: dict[str, Any]) -> str:
     return f"{name}: {what} in {shards:,} shard{'s' * (shards != 1)}{size}"
 
 
+def _encoding_json(field: FieldSpec) -> dict[str, Any]:
+    return {} if field.encoding is None else {"encoding": field.encoding.to_json()}
+
+
+def _encoding_text(facts: dict[str, Any]) -> str:
+    encoding = facts.get("encoding")
+    return "" if encoding is None else f" {encoding['codec']} {encoding['level']}"
+
+
 def _fields_text(fields: dict[str, Any]) -> str:
-    lines = [f"  {name:<16} {f['dtype']:<7} {f['shape'] or ''}" for name, f in fields.items()]
+    lines = [
+        f"  {name:<16} {f['dtype']:<7} {f['shape'] or ''}{_encoding_text(f)}"
+        for name, f in fields.items()
+    ]
     return "\n".join(line.rstrip() for line in lines)
 
 
@@ -224,6 +245,7 @@ def describe(manifest: Manifest) -> dict[str, Any]:
                         "shape": list(field.shape),
                         "ragged": field.ragged,
                         **({} if field.record is None else {"record": list(field.record)}),
+                        **_encoding_json(field),
                         "nbytes": sum(
                             sum(split.files[column.name].nbytes) for column in field.columns()
                         ),
@@ -267,6 +289,7 @@ def info_text(path: Path, described: dict[str, Any]) -> str:
             shape = facts["shape"] or ("any length" if facts["ragged"] else "scalar")
             if "record" in facts:
                 shape = f"of {len(facts['record']):,} parts"
+            shape = f"{shape}{_encoding_text(facts)}"
             size = human_nbytes(facts["nbytes"])
             lines.append(f"  {field:<16} {facts['dtype']:<7} {shape!s:<18} {size:>8}")
         for field, facts in split["statistics"].items():

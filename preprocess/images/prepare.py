@@ -45,7 +45,12 @@ def plan_images(
     Raises:
         SourceError: There is nothing to prepare.
         OutputError: The folders overlap.
+        ValueError: What is to be compressed is not for zarr.
     """
+    if options.compress is not None and run_options.container != "zarr":
+        raise ValueError(
+            f"compress={options.compress!r}: only with the container zarr, whose chunks hold it"
+        )
     by_column = options.metadata is not None and options.metadata.label is not None
     labels = "none" if by_column else options.labels
     listing = list_folder(source, WANTED, labels=labels, follow_links=options.follow_links)
@@ -125,6 +130,7 @@ def images_to_shards(
     Raises:
         SourceError: There is nothing to prepare.
         OutputError: The output folder cannot take the dataset.
+        ValueError: What is to be compressed is not for zarr.
     """
     chosen = run_options or RunOptions()
     return run(plan_images(Path(source), Path(out), options, chosen), chosen, on_progress)

@@ -1,6 +1,6 @@
 """Run by the crash tests in a process of its own: a run that ends at one exact system call.
 
-    python -m tests.crash.bomb CONTAINER STRIDE SOURCE WORK [BEFORE]
+    python -m tests.crash.bomb STORED STRIDE SOURCE WORK [BEFORE]
 
 Forks one child for every n (or every STRIDE-th): in it the n-th of the calls that change names or
 make them durable ends the process as kill -9 would. After each, another child gives the same
@@ -19,10 +19,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from loaders.format.spec import Container
 from preprocess.plan import RunOptions
 from preprocess.run import run
-from tests.recipes import DigestRecipe, plan_digests, read_tree, row_nbytes
+from tests.recipes import STORED, DigestRecipe, plan_digests, read_tree, row_nbytes
 
 CALLS = ("fsync", "replace", "mkdir", "unlink", "rmdir")
 KILLED = 70
@@ -53,10 +52,9 @@ def arm(fatal: int) -> None:
         setattr(os, name, armed(getattr(os, name)))
 
 
-def prepare(
-    container: Container, source: Path, out: Path, *, overwrite: bool, side: int = 2
-) -> None:
-    recipe = DigestRecipe(side=side)
+def prepare(stored: str, source: Path, out: Path, *, overwrite: bool, side: int = 2) -> None:
+    container, encoding = STORED[stored]
+    recipe = DigestRecipe(side=side, encoding=encoding)
     options = RunOptions(
         container=container, shard_nbytes=3 * row_nbytes(recipe), workers=1, overwrite=overwrite
     )
@@ -154,18 +152,18 @@ def stop_at_each(
     sys.stdout.write(f"{fatal}\n")
 
 
-def main(container: Container, stride: int, source: Path, work: Path, before: Path | None) -> None:
-    for module in ("cv2", "joblib", "zarr.storage"):
+def main(stored: str, stride: int, source: Path, work: Path, before: Path | None) -> None:
+    for module in ("cv2", "joblib", "numcodecs.zstd", "simplejpeg", "zarr.storage"):
         import_module(module)  # once, not in every child
     overwrite = before is not None
     replace = before == Path("replace")
     whole = work / "whole"
-    if in_child(lambda: prepare(container, source, whole, overwrite=False)):
+    if in_child(lambda: prepare(stored, source, whole, overwrite=False)):
         raise RuntimeError("the run that nobody stops has failed")
     expected = read_tree(whole)
     out = work / "out"
-    finish = partial(prepare, container, source, out, overwrite=overwrite)
-    begin = partial(prepare, container, source, out, overwrite=False, side=3)
+    finish = partial(prepare, stored, source, out, overwrite=overwrite)
+    begin = partial(prepare, stored, source, out, overwrite=False, side=3)
     reached = True
     fatal = 1 - stride
     while reached:
@@ -180,7 +178,7 @@ def main(container: Container, stride: int, source: Path, work: Path, before: Pa
 if __name__ == "__main__":
     kind, every, source, work, *rest = sys.argv[1:]
     main(
-        "zarr" if kind == "zarr" else "tensor",
+        kind,
         int(every),
         Path(source),
         Path(work),

@@ -1,6 +1,6 @@
 """Run by the crash tests in a process of its own: a run whose files may not pass a size.
 
-python -m tests.crash.limited CONTAINER SOURCE OUT NBYTES [NBYTES ...]
+python -m tests.crash.limited STORED SOURCE OUT NBYTES [NBYTES ...]
 
 Runs once for each size (RLIMIT_FSIZE: the write that would pass it is cut short, the next one
 fails, as on a full disk), into OUT with the size appended. Prints one line of JSON for each.
@@ -15,14 +15,15 @@ from pathlib import Path
 from preprocess.errors import OutputError
 from preprocess.plan import RunOptions
 from preprocess.run import run
-from tests.recipes import DigestRecipe, plan_digests, row_nbytes
+from tests.recipes import STORED, DigestRecipe, plan_digests, row_nbytes
 
 
-def main(container: str, source: Path, out: Path, nbytes: int) -> None:
+def main(stored: str, source: Path, out: Path, nbytes: int) -> None:
     """Run with the limit set, and say what came of it."""
-    recipe = DigestRecipe(side=60)
+    container, encoding = STORED[stored]
+    recipe = DigestRecipe(side=60, encoding=encoding)
     options = RunOptions(
-        container="zarr" if container == "zarr" else "tensor",
+        container=container,
         shard_nbytes=4 * row_nbytes(recipe),
         workers=1,
     )

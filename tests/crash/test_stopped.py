@@ -18,6 +18,7 @@ from preprocess.errors import OutputError
 from preprocess.plan import RunOptions
 from preprocess.run import run
 from tests.recipes import (
+    STORED,
     DigestRecipe,
     numbered_items,
     plan_digests,
@@ -56,15 +57,21 @@ def items_of_two_splits() -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize(
-    ("container", "stride"),
-    [("tensor", 1), ("zarr", 7), pytest.param("zarr", 1, marks=pytest.mark.thorough)],
+    ("stored", "stride"),
+    [
+        ("tensor", 1),
+        ("zarr", 7),
+        ("jpeg", 5),
+        ("zstd", 7),
+        *(pytest.param(s, 1, marks=pytest.mark.thorough) for s in ("zarr", "jpeg", "zstd")),
+    ],
 )
 def test_a_run_that_is_killed_at_any_call_is_finished_by_the_same_command(
-    container: Container, stride: int, tmp_path: Path
+    stored: str, stride: int, tmp_path: Path
 ) -> None:
     write_items(tmp_path / "source", items_of_two_splits())
 
-    calls = output_of("bomb", container, str(stride), tmp_path / "source", tmp_path)
+    calls = output_of("bomb", stored, str(stride), tmp_path / "source", tmp_path)
 
     assert int(calls) > 60
 
@@ -113,21 +120,22 @@ def test_what_a_run_leaves_that_is_killed_at_any_call_can_be_overwritten_by_anot
     assert int(calls) > 60
 
 
-@pytest.mark.parametrize("container", ["tensor", "zarr"])
+@pytest.mark.parametrize("stored", STORED)
 def test_a_disk_that_is_full_at_any_byte_gives_one_error_and_keeps_finished_shards(
-    container: Container, tmp_path: Path
+    stored: str, tmp_path: Path
 ) -> None:
     source = tmp_path / "source"
     # The first shard holds one sample, so that it is smaller than the second.
     write_items(source, numbered_items(10, bad=(1, 2, 3)))
-    recipe = DigestRecipe(side=60)
+    container, encoding = STORED[stored]
+    recipe = DigestRecipe(side=60, encoding=encoding)
     options = RunOptions(container=container, shard_nbytes=4 * row_nbytes(recipe), workers=1)
     run(plan_digests(source, tmp_path / "whole", options, recipe), options)
     expected = read_tree(tmp_path / "whole")
     largest = max(map(len, expected.values()))
     sizes = [0, 1, 127, 128, 129, 500, 1000, 1500, 2000, 2500, largest - 1]
 
-    lines = output_of("limited", container, source, tmp_path / "out", *map(str, sizes))
+    lines = output_of("limited", stored, source, tmp_path / "out", *map(str, sizes))
 
     for line in lines.splitlines():
         found = json.loads(line)

@@ -186,7 +186,7 @@ def test_a_newer_version_is_named(small_manifest: Manifest) -> None:
     value["format_version"] = FORMAT_VERSION + 1
     value["unknown to this version"] = 1
 
-    with pytest.raises(VersionError, match="format version 5, this program reads up to 4"):
+    with pytest.raises(VersionError, match="format version 6, this program reads up to 5"):
         Manifest.from_json(value, "here")
 
 

@@ -1,0 +1,63 @@
+"""Threads that decode the samples of batches, one sample at a time."""
+
+import os
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
+
+from torch.utils.data import get_worker_info
+
+from loaders.ahead import usable_processors
+
+
+class DecodeThreads:
+    """One thread a processor, which all gathers of a dataset share; started when first needed.
+
+    The thread that asks decodes too, so gathers never wait for each other. Safe across fork: a
+    child has threads of its own, and a worker process of a `DataLoader` none beside its own.
+    """
+
+    def __init__(self) -> None:
+        self._pool: ThreadPoolExecutor | None = None
+        self._process = 0
+
+    def run(self, count: int, work: Callable[[int], None]) -> None:
+        """Call `work` with 0..count-1, each number once, in any order; return when all are done.
+
+        Raises:
+            Exception: What `work` raised first; the rest may have been left out.
+        """
+        todo = deque(range(count))
+
+        def take() -> None:
+            while todo:
+                try:
+                    number = todo.popleft()
+                except IndexError:  # another thread was faster
+                    return
+                try:
+                    work(number)
+                except BaseException:
+                    todo.clear()
+                    raise
+
+        helpers = min(count, usable_processors()) - 1
+        if helpers < 1 or get_worker_info() is not None:
+            take()
+            return
+        pool = self._open_pool()
+        running = [pool.submit(take) for _ in range(helpers)]
+        try:
+            take()
+        finally:
+            begun = [future for future in running if not future.cancel()]
+            wait(begun)
+        for future in begun:
+            future.result()
+
+    def _open_pool(self) -> ThreadPoolExecutor:
+        if self._pool is None or self._process != os.getpid():
+            threads = max(1, usable_processors() - 1)
+            self._process = os.getpid()
+            self._pool = ThreadPoolExecutor(threads, thread_name_prefix="prep-decode")
+        return self._pool
