@@ -15,9 +15,13 @@ class DecodeThreads:
 
     The thread that asks decodes too, so gathers never wait for each other. Safe across fork: a
     child has threads of its own, and a worker process of a `DataLoader` none beside its own.
+
+    Args:
+        most: Threads of a gather, at most; None for as many as there are processors.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, most: int | None = None) -> None:
+        self._most = most
         self._pool: ThreadPoolExecutor | None = None
         self._process = 0
 
@@ -41,7 +45,7 @@ class DecodeThreads:
                     todo.clear()
                     raise
 
-        helpers = min(count, usable_processors()) - 1
+        helpers = min(count, self._most or usable_processors()) - 1
         if helpers < 1 or get_worker_info() is not None:
             take()
             return
@@ -57,7 +61,7 @@ class DecodeThreads:
 
     def _open_pool(self) -> ThreadPoolExecutor:
         if self._pool is None or self._process != os.getpid():
-            threads = max(1, usable_processors() - 1)
+            threads = max(1, (self._most or usable_processors()) - 1)
             self._process = os.getpid()
             self._pool = ThreadPoolExecutor(threads, thread_name_prefix="prep-decode")
         return self._pool

@@ -79,7 +79,7 @@ def mutated_json(value: Any, rng: random.Random) -> Any:
         if how == 0 and isinstance(parent[key], int):
             parent[key] = rng.choice([*_NUMBERS, parent[key] + rng.choice([-1, 1])])
         elif how == 1:
-            parent[key] = rng.choice(_OTHERS)
+            parent[key] = json.loads(json.dumps(rng.choice(_OTHERS)))  # lists may be changed too
         elif how == 2:
             del parent[key]
         elif how == 3:

@@ -69,6 +69,14 @@ def test_masks_run_as_the_page_shows(folder: Path, monkeypatch: pytest.MonkeyPat
     assert names["boxes"].shape == (2, 4)
 
 
+def test_storage_runs_as_the_page_shows(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for command in section("Storage", "bash").splitlines():
+        run(command, folder)
+    images = execute(section("Storage", "python"), folder, monkeypatch)["images"]
+    assert images.dtype == torch.uint8
+    assert images.shape == (4, 3, 32, 32)
+
+
 def test_boxes_run_as_the_page_shows(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run(section("Boxes", "bash"), folder)
     batch = execute(section("Boxes", "python"), folder, monkeypatch)["batch"]

@@ -3,10 +3,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
+from loaders import open_dataset
 from tests.synthetic import write_image_tree
+from tests.token_commands import call
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
@@ -63,11 +66,23 @@ def test_the_format_page_reads_a_dataset_with_numpy_alone(
 ) -> None:
     page = (ROOT / "loaders" / "format" / "README.md").read_text()
     path = make_dataset()
-    code = blocks("python", page)[0].replace("image_512", "image_32").replace("OUT", str(path))
+    code = blocks("python", page)[1].replace("image_512", "image_32").replace("OUT", str(path))
     names: dict[str, object] = {}
     exec(code, names)
     assert names["images"].shape[1:] == (32, 32, 3)
     assert names["names"][0].startswith(b"train/ant/")
+
+
+def test_the_format_page_reads_a_stored_jpeg(tmp_path: Path) -> None:
+    write_image_tree(tmp_path / "photos", ["ant"], 9)
+    words = ["--sizes", "32", "--store", "jpeg"]
+    assert call("images", tmp_path / "photos", tmp_path / "out", *words).exit_code == 0
+    page = (ROOT / "loaders" / "format" / "README.md").read_text()
+    code = blocks("python", page)[0].replace("image_512", "image_32")
+    names: dict[str, object] = {}
+    exec(code.replace("OUT", str(tmp_path / "out")), names)
+    shown = open_dataset(tmp_path / "out")[7]["image"].permute(1, 2, 0)
+    assert np.array_equal(names["picture"], shown)
 
 
 PAGES = ["README.md", "CONTRIBUTING.md", "loaders/format/README.md"]
