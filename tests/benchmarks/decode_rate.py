@@ -9,6 +9,7 @@ Run: python -m tests.benchmarks.decode_rate
 import argparse
 import statistics
 import tempfile
+import time
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -86,6 +87,42 @@ def scaling(runs: Runs) -> list[str]:
     return lines
 
 
+def processor_time(made: Mapping[str, Path], tiny: Mapping[str, Path], tries: int) -> list[str]:
+    """Write the processor's microseconds for a picture, also where other programs use the cores.
+
+    What tiny pictures take is Python's, which threads have in turns; the rest runs side by side.
+
+    Args:
+        made: As `prepare` returns them.
+        tiny: Likewise, of pictures of next to no pixels.
+        tries: Of which the least is taken.
+    """
+    lines = []
+    for name in WAYS:
+        if name == "raw":
+            continue
+        one, two = (_least(made[name], threads, tries) for threads in (1, 2))
+        python = _least(tiny[name], 1, tries)
+        both = 2 / (1 + python / one) * one / two
+        lines.append(
+            f"  {name}: {one:.0f} microseconds of a processor by 1 thread, {two:.0f} by 2, "
+            f"of which in turns {python:.0f}: with two cores free {both:.2f} times as fast"
+        )
+    return lines
+
+
+def _least(path: Path, threads: int, tries: int) -> float:
+    from loaders import open_dataset
+
+    dataset = open_dataset(path)
+    taken = []
+    for _ in range(tries + 1):  # the maps come into the page cache
+        begin = time.process_time()
+        _gather(dataset, threads, len(dataset))
+        taken.append(time.process_time() - begin)
+    return min(taken) / len(dataset) * 1e6
+
+
 def main() -> None:
     """Measure from the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -98,9 +135,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         made = prepare(Path(scratch), chosen.photos, chosen.count, chosen.side)
         runs, count = measure(made, batch_size=chosen.batch_size, rounds=chosen.rounds)
-    title = f"{count} pictures of {chosen.side}x{chosen.side}x3 from the page cache"
-    show(report(title, runs, count=count, unit="pictures", reference="raw, Loader"))
-    show(scaling(runs))
+        title = f"{count} pictures of {chosen.side}x{chosen.side}x3 from the page cache"
+        show(report(title, runs, count=count, unit="pictures", reference="raw, Loader"))
+        show(scaling(runs))
+        (Path(scratch) / "tiny").mkdir()
+        tiny = prepare(Path(scratch) / "tiny", None, 32, 2)
+        show(processor_time(made, tiny, chosen.rounds))
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ def test_decode_rate_measures_every_way_by_one_and_two_threads(tmp_path: Path) -
     assert len(runs) == 10
     show(report("tiny", runs, count=count, unit="pictures", reference="raw, Loader"))
     assert len(decode_rate.scaling(runs)) == 3
+    assert len(decode_rate.processor_time(made, made, 1)) == 3
 
 
 def test_it_runs_from_the_command_line() -> None:
