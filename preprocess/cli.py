@@ -104,7 +104,8 @@ prep.add_command(tokens)
 def info(path: Path, **options: Any) -> None:
     """Show what a dataset holds: splits, fields, shapes, counts, bytes, statistics."""
     from loaders.format.spec import read_manifest
-    from preprocess.commands.terminal import describe, info_text, print_json, print_text
+    from preprocess.commands.described import describe, info_text
+    from preprocess.commands.terminal import print_json, print_text
     from preprocess.tables.info import describe_table, table_text
 
     manifest = read_manifest(path)

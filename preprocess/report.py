@@ -10,7 +10,15 @@ from typing import Any, Final
 
 from preprocess.sources import printable
 
-_TOOLS: Final = ("prepshards", "numpy", "torch", "opencv-python-headless", "pillow", "simplejpeg")
+_TOOLS: Final = (
+    "prepshards",
+    "numpy",
+    "torch",
+    "opencv-python-headless",
+    "pillow",
+    "simplejpeg",
+    "numcodecs",
+)
 _TEXT_TOOLS: Final = ("pyarrow", "transformers", "tokenizers")
 _EXTRAS: Final = ("fastokens", "gigatoken", "nanotoken", "datasketch")
 """Packages that need not be there."""

@@ -14,9 +14,6 @@ Columns whose rows in a shard are not known beforehand (ragged ones, and all whe
 any number of samples) are an array of one chunk a shard: `train/tokens/00003`.
 """
 
-import base64
-import json
-import warnings
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,40 +24,27 @@ from numpy.typing import NDArray
 from loaders.errors import FormatError
 from loaders.format.fields import FieldSpec
 from loaders.format.files import Place, map_file
-from loaders.format.spec import (
-    FORMAT_NAME,
-    Manifest,
-    SplitSpec,
-)
+from loaders.format.zarr_metadata import group_files, is_apart, is_sharded
 
-_SHARDED_FROM: Final = 4096
-"""Bytes of a sample from which each is an inner chunk of its own (16 bytes of index each)."""
+__all__ = [
+    "group_files",
+    "open_chunks",
+    "open_rows",
+    "prefix",
+    "shard_nbytes",
+    "shard_path",
+    "suffix",
+]
 
 _ABSENT: Final = np.uint64(2**64 - 1)
 _PAIR_NBYTES: Final = 16
 _CRC_NBYTES: Final = 4
-VALID: Final = "valid"
-_METADATA: Final = "zarr.json"
-_MAX_VALID: Final = 1 << 28
-"""Rows that `valid` covers, a byte each, in one file: more belong into several datasets."""
-
-
-def _is_sharded(field: FieldSpec) -> bool:
-    if field.in_chunks:
-        return True
-    # zarr-python 3.1 cannot read shards of structured values (it hashes their fill value).
-    return field.nbytes >= _SHARDED_FROM and field.record is None
-
-
-def _is_apart(field: FieldSpec, capacity: int | None) -> bool:
-    """Return whether each shard is an array of its own."""
-    return capacity is None or field.role in {"values", "offsets"}
 
 
 def shard_path(root: Path, split: str, index: int, field: FieldSpec, capacity: int | None) -> Path:
     """Return where shard `index` of a field lies: zarr's default chunk key."""
     zeros = ("0" for _ in field.shape)
-    if _is_apart(field, capacity):
+    if is_apart(field, capacity):
         return root.joinpath(split, field.name, f"{index:05d}", "c", "0", *zeros)
     return root.joinpath(split, field.name, "c", str(index), *zeros)
 
@@ -82,7 +66,7 @@ def suffix(
         sizes: [count] bytes of each encoded sample, where they are chunks.
     """
     planned = _planned(field, count, capacity)
-    if sizes is None and (planned is None or not _is_sharded(field)):
+    if sizes is None and (planned is None or not is_sharded(field)):
         return b"" if planned is None else bytes((planned - count) * field.nbytes)
     nbytes = np.full(count, field.nbytes) if sizes is None else sizes
     index = np.full((planned or 0, 2), _ABSENT, dtype="<u8")
@@ -96,7 +80,7 @@ def _planned(field: FieldSpec, count: int, capacity: int | None) -> int | None:
     """Return the rows of a shard's array or chunk; None where it is the rows and nothing else."""
     if field.in_chunks:
         return count if capacity is None else capacity
-    return None if _is_apart(field, capacity) else capacity
+    return None if is_apart(field, capacity) else capacity
 
 
 def shard_nbytes(field: FieldSpec, count: int, capacity: int | None) -> int:
@@ -104,7 +88,7 @@ def shard_nbytes(field: FieldSpec, count: int, capacity: int | None) -> int:
     planned = _planned(field, count, capacity)
     if planned is None:
         return count * field.nbytes
-    if _is_sharded(field):
+    if is_sharded(field):
         rows = 0 if field.in_chunks else count * field.nbytes
         return rows + planned * _PAIR_NBYTES + _CRC_NBYTES
     return planned * field.nbytes
@@ -132,7 +116,7 @@ def open_rows(
     data = map_file(path, shard_nbytes(field, count, capacity), place)
     end = count * field.nbytes
     # Also zero where another writer left out all-zero samples and moved the later ones.
-    whole = _is_apart(field, capacity) or not _is_sharded(field)
+    whole = is_apart(field, capacity) or not is_sharded(field)
     if not whole and data[end:].tobytes() != suffix(field, count, capacity):
         raise _bad_index(path, count)
     return data[:end].view(field.numpy_dtype).reshape(count, *field.shape)
@@ -185,141 +169,3 @@ def _bad_index(path: Path, count: int) -> FormatError:
         f"{path}: the shard index is not that of {count} rows back to back; "
         'run "prep check" or prepare it again'
     )
-
-
-def group_files(manifest: Manifest) -> dict[str, bytes]:
-    """Return the metadata that makes the folder a zarr group, and each split's `valid` array.
-
-    Args:
-        manifest: The dataset, complete.
-
-    Returns:
-        Relative path -> bytes.
-    """
-    import zarr
-    from zarr.storage import MemoryStore
-
-    # A store in memory, not zarr's own file writer: files are written our way, atomically.
-    found: dict[str, Any] = {}
-    store = MemoryStore(found)
-    root = zarr.create_group(store=store)
-    for name, split in manifest.splits.items():
-        _describe_split(root.create_group(name), split)
-    with warnings.catch_warnings():
-        # zarr says that other readers may not know consolidated metadata; they may ignore it.
-        warnings.filterwarnings("ignore", "Consolidated metadata", UserWarning)
-        # With it, listing the group looks at no file beside: manifest.json is none of zarr's.
-        zarr.consolidate_metadata(store)
-    files = {path: bytes(data.to_bytes()) for path, data in found.items()}
-    return _describe_records(manifest, files)
-
-
-def _describe_split(group: Any, split: SplitSpec) -> None:
-    for field, rows in split.columns():
-        if _is_apart(field, split.capacity):
-            shards = group.create_group(field.name)
-            for index, count in enumerate(rows):
-                if split.counts[index]:
-                    _describe_array(shards, f"{index:05d}", field, rows=count, chunk=count)
-        elif split.capacity is not None:
-            _describe_array(group, field.name, field, rows=split.items, chunk=split.capacity)
-    if split.capacity is not None:
-        _describe_valid(group, split, split.capacity)
-
-
-def _describe_array(group: Any, name: str, field: FieldSpec, *, rows: int, chunk: int) -> None:
-    whole = (max(1, chunk), *field.shape)
-    sharded = field.in_chunks or (name == field.name and _is_sharded(field))
-    # Records stand there as bytes until `_describe_records`.
-    dtype = np.dtype(np.uint8) if field.record is not None else field.numpy_dtype
-    group.create_array(
-        name,
-        shape=(rows, *field.shape),
-        dtype=dtype,
-        chunks=(1, *field.shape) if sharded else whole,
-        shards=whole if sharded else None,
-        compressors=_compressors(field),
-        filters=None,
-        fill_value=0,
-    )
-
-
-def _compressors(field: FieldSpec) -> list[Any] | None:
-    """Return zarr's names for what `codecs` writes."""
-    from zarr.codecs import BloscCodec, Crc32cCodec, ZstdCodec
-
-    encoding = field.encoding
-    if encoding is None:
-        return None
-    if encoding.codec == "zstd":
-        return [ZstdCodec(level=encoding.level, checksum=False), Crc32cCodec()]
-    size = field.numpy_dtype.itemsize
-    made = BloscCodec(cname="lz4", clevel=encoding.level, shuffle="bitshuffle", typesize=size)
-    return [made, Crc32cCodec()]
-
-
-def _describe_records(manifest: Manifest, files: dict[str, bytes]) -> dict[str, bytes]:
-    """Put the data type of records where bytes stand for them.
-
-    # NOTE [ Structured data types in zarr ]
-    # zarr-python 3.1 writes the data type "structured", later ones "struct", which 3.1 cannot read;
-    # they read "structured" too. So it is written here, the same whatever zarr is installed. The
-    # order of bytes is said, as later versions want it. Neither has arrays as parts: those are raw
-    # bytes. (3.1 takes them and then stores the first value alone.)
-    """
-    records = {
-        f"{name}/{field.name}": field
-        for name, split in manifest.splits.items()
-        for field in split.fields
-        if field.record is not None
-    }
-    if not records:
-        return files
-    described = dict(files)
-    for path, data in files.items():
-        if not path.endswith(_METADATA):
-            continue
-        entry = json.loads(data)
-        arrays = {path.removesuffix(_METADATA).rstrip("/"): entry}
-        if "consolidated_metadata" in entry:
-            arrays |= entry["consolidated_metadata"]["metadata"]
-        changed = False
-        for name, array in arrays.items():
-            split_and_field = "/".join(name.split("/")[:2])
-            if array["node_type"] == "array" and split_and_field in records:
-                array.update(_record_metadata(records[split_and_field]))
-                changed = True
-        if changed:
-            described[path] = json.dumps(entry, indent=2).encode()
-    return described
-
-
-def _record_metadata(field: FieldSpec) -> dict[str, Any]:
-    parts: list[list[Any]] = []
-    for name, dtype, length in field.record or ():
-        size = np.dtype(dtype).itemsize * length
-        raw = {"name": "raw_bytes", "configuration": {"length_bytes": size}}
-        parts.append([name, dtype if length == 1 else raw])
-    return {
-        "data_type": {"name": "structured", "configuration": {"fields": parts}},
-        "fill_value": base64.b64encode(bytes(field.nbytes)).decode(),
-        "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
-    }
-
-
-def _describe_valid(group: Any, split: SplitSpec, capacity: int) -> None:
-    import zarr
-
-    if split.items > _MAX_VALID:
-        raise FormatError(f"{split.items:,} items: a zarr group describes up to {_MAX_VALID:,}")
-    group.attrs[FORMAT_NAME] = {"valid": f"{VALID}[i] says whether row i is a sample or fill"}
-    valid = np.zeros((len(split.counts), capacity), dtype=np.bool_)
-    for shard, count in enumerate(split.counts):
-        valid[shard, :count] = True
-    flat = valid.reshape(-1)[: split.items]
-    # Uncompressed, and written even where all rows are fill, so that its bytes follow from ours.
-    with zarr.config.set({"array.write_empty_chunks": True}):
-        array = group.create_array(
-            VALID, shape=flat.shape, dtype=np.bool_, chunks=(max(1, len(flat)),), compressors=None
-        )
-        array[:] = flat

@@ -7,13 +7,18 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import click
 
-from loaders.format.fields import FieldSpec
-from loaders.format.spec import Manifest
 from preprocess.check import CheckReport
+from preprocess.commands.described import (
+    SHOWN,
+    classes_text,
+    encoding_json,
+    encoding_text,
+    split_text,
+)
 from preprocess.errors import OutputError
 from preprocess.images.compare import Storage, storage_lines
 from preprocess.output import check_room, find_complete, replaced_nbytes
@@ -21,11 +26,7 @@ from preprocess.plan import Plan
 from preprocess.report import human_nbytes
 from preprocess.run import OnProgress
 from preprocess.sources import printable
-from preprocess.tables.options import TableOptions
 from preprocess.task import read_receipt
-
-_SHOWN: Final = 8
-"""Classes named in a line for people; the rest are counted."""
 
 
 def print_text(text: str) -> None:
@@ -141,7 +142,7 @@ def describe_plan(plan: Plan, *, overwrite: bool) -> dict[str, Any]:
                         "shape": ["any length", *field.shape]
                         if field.ragged
                         else list(field.shape),
-                        **_encoding_json(field),
+                        **encoding_json(field),
                     }
                     for field in plan.recipes[name].fields()
                 },
@@ -170,13 +171,13 @@ def print_plan(
         return
     lines = []
     for name, split in described["splits"].items():
-        lines += [_split_text(name, split), _fields_text(split["fields"])]
-    lines.append(_classes_text(described["classes"]))
+        lines += [split_text(name, split), _fields_text(split["fields"])]
+    lines.append(classes_text(described["classes"]))
     lines += [f"note: {note}" for note in described["notes"]]
     lines += [f"ignored: {count:,} {reason}" for reason, count in described["ignored"].items()]
     if described["skipped"]:
         lines.append(f"skipped: {described['skipped']:,} that are not readable files")
-        lines += [f"  {printable(str(error))}" for error in plan.listing.skipped[:_SHOWN]]
+        lines += [f"  {printable(str(error))}" for error in plan.listing.skipped[:SHOWN]]
     nbytes, left = described["nbytes"], described["nbytes_left"]
     lines.append(f"to be written: {human_nbytes(nbytes)} ({nbytes:,} bytes) to {plan.out}")
     if left != nbytes:
@@ -187,122 +188,12 @@ def print_plan(
     print_text("\n".join(lines))
 
 
-def _split_text(name: str, split: dict[str, Any]) -> str:
-    samples, shards, most = split["samples"], split["shards"], split["samples_per_shard"]
-    if samples is None:
-        what = f"{split['items']:,} item{'s' * (split['items'] != 1)}"
-    else:
-        what = f"{samples:,} sample{'s' * (samples != 1)}"
-    size = "" if most is None else f" of up to {most:,}"
-    return f"{name}: {what} in {shards:,} shard{'s' * (shards != 1)}{size}"
-
-
-def _encoding_json(field: FieldSpec) -> dict[str, Any]:
-    return {} if field.encoding is None else {"encoding": field.encoding.to_json()}
-
-
-def _encoding_text(facts: dict[str, Any]) -> str:
-    encoding = facts.get("encoding")
-    return "" if encoding is None else f" {encoding['codec']} {encoding['level']}"
-
-
 def _fields_text(fields: dict[str, Any]) -> str:
     lines = [
-        f"  {name:<16} {f['dtype']:<7} {f['shape'] or ''}{_encoding_text(f)}"
+        f"  {name:<16} {f['dtype']:<7} {f['shape'] or ''}{encoding_text(f)}"
         for name, f in fields.items()
     ]
     return "\n".join(line.rstrip() for line in lines)
-
-
-def _classes_text(classes: list[str]) -> str:
-    if not classes:
-        return "classes: none"
-    shown = ", ".join(printable(name) for name in classes[:_SHOWN])
-    return f"classes: {len(classes):,} ({shown}{', ...' if len(classes) > _SHOWN else ''})"
-
-
-def describe(manifest: Manifest) -> dict[str, Any]:
-    """Return what a dataset holds, as JSON values."""
-    return {
-        "container": manifest.container,
-        "kind": manifest.kind,
-        "recipe": dict(manifest.recipe),
-        "classes": list(manifest.classes),
-        "skipped": manifest.skipped,
-        "nbytes": sum(
-            sum(files.nbytes)
-            for split in manifest.splits.values()
-            for files in split.files.values()
-        ),
-        "splits": {
-            name: {
-                "samples": split.count,
-                "shards": len(split.counts),
-                "samples_per_shard": split.capacity,
-                "fields": {
-                    field.name: {
-                        "dtype": field.dtype,
-                        "shape": list(field.shape),
-                        "ragged": field.ragged,
-                        **({} if field.record is None else {"record": list(field.record)}),
-                        **_encoding_json(field),
-                        "nbytes": sum(
-                            sum(split.files[column.name].nbytes) for column in field.columns()
-                        ),
-                    }
-                    for field in split.fields
-                },
-                "statistics": {
-                    field: {"mean": found["mean"], "std": found["std"]}
-                    for field, found in ((k, v.to_json()) for k, v in split.statistics.items())
-                },
-                "class_counts": split.class_counts,
-                "tallies": {tally: list(sums) for tally, sums in split.tallies.items()},
-            }
-            for name, split in manifest.splits.items()
-        },
-    }
-
-
-def info_text(path: Path, described: dict[str, Any]) -> str:
-    """Return what a dataset holds, for people."""
-    lines = [
-        (
-            f"{path}: {described['kind']} in {described['container']} shards, "
-            f"{human_nbytes(described['nbytes'])}, {described['skipped']:,} skipped"
-        )
-    ]
-    # A table has as many options as columns have fates; most are as they are for all tables.
-    usual = TableOptions().recorded() if described["kind"] == "table" else {}
-    chosen = {
-        name: value
-        for name, value in described["recipe"].items()
-        if value not in (None, "", []) and not (name in usual and value == usual[name])
-    }
-    recipe = ", ".join(f"{k}={v}" for k, v in chosen.items() if not isinstance(v, dict))
-    lines.append(f"recipe: {recipe}")
-    if described["kind"] == "images":
-        lines.append(_classes_text(described["classes"]))
-    for name, split in described["splits"].items():
-        lines.append(_split_text(name, split))
-        for field, facts in split["fields"].items():
-            shape = facts["shape"] or ("any length" if facts["ragged"] else "scalar")
-            if "record" in facts:
-                shape = f"of {len(facts['record']):,} parts"
-            shape = f"{shape}{_encoding_text(facts)}"
-            size = human_nbytes(facts["nbytes"])
-            lines.append(f"  {field:<16} {facts['dtype']:<7} {shape!s:<18} {size:>8}")
-        for field, facts in split["statistics"].items():
-            if facts["mean"] is not None:
-                mean = " ".join(f"{value:.4f}" for value in facts["mean"])
-                std = " ".join(f"{value:.4f}" for value in facts["std"])
-                lines.append(f"  {field}: mean {mean}, std {std}")
-        if split["class_counts"] is not None:
-            counts = zip(described["classes"], split["class_counts"], strict=True)
-            shown = [f"{printable(c)} {n:,}" for c, n in list(counts)[:_SHOWN]]
-            more = ", ..." if len(described["classes"]) > len(shown) else ""
-            lines.append(f"  samples of each class: {', '.join(shown)}{more}")
-    return "\n".join(lines)
 
 
 def check_text(report: CheckReport) -> str:

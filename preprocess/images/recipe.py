@@ -1,6 +1,5 @@
 """How photos become samples: bytes -> upright pixels -> the sizes that are stored."""
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -16,6 +15,7 @@ from preprocess.errors import SampleError
 from preprocess.images.boxes import fit_boxes
 from preprocess.images.decode import decode_pictures
 from preprocess.images.decoder_settings import decoder_settings
+from preprocess.images.expected import expected_nbytes
 from preprocess.images.finish import Picture
 from preprocess.images.masks import check_mask, fit_mask, read_mask
 from preprocess.images.options import BACKGROUNDS, ImageOptions, size_name
@@ -26,15 +26,6 @@ from preprocess.sources import Item, Listing
 
 _VERSION: Final = 2
 """Of the recipe: raised when the same options give other pixels."""
-
-_PAGE_NBYTES: Final = 100_000
-"""Bytes of a TIFF that are taken for a page where shards are planned."""
-
-_JPEG_NBYTES: Final = 0.5
-"""Bytes of a pixel of a stored JPEG, about: 0.26 in photos of 512 x 512, more in smaller ones."""
-
-_FILE_PIXELS: Final = 8
-"""Pixels of a picture to a byte of its file, about: those of a JPEG of one bit a pixel."""
 
 _SMALL_NBYTES: Final = 150_000
 _MANY_ITEMS: Final = 20_000
@@ -188,24 +179,7 @@ class ImageRecipe:
 
     def expected_nbytes(self, item: Item) -> int:
         """Return the bytes of one sample, or an estimate where sizes or pages differ."""
-        pages = 1
-        if self.chosen.pages == "all" and item.key.lower().endswith((".tif", ".tiff")):
-            pages = max(1, item.nbytes // _PAGE_NBYTES)
-        fields = self.fields()
-        nbytes = sum(field.nbytes for field in fields)
-        as_jpeg = self.chosen.store == "jpeg"
-        if as_jpeg and not self.chosen.is_variable:
-            pixels = sum(math.prod(f.shape[:2]) for f in fields if f.role == "image")
-            nbytes += int(pixels * (_JPEG_NBYTES - self.chosen.channels))
-        if self.chosen.is_variable:  # pictures of 4 to 3
-            pixels = sum(w * h for w, h in map(self.chosen.stored, self.chosen.sizes))
-            ratio = 4 / 3 if self.chosen.fit == "shortest" else 3 / 4
-            pixels = int(pixels * ratio)
-            if self.chosen.no_upscale:  # no more than the picture has
-                pixels = min(pixels, len(self.chosen.sizes) * _FILE_PIXELS * item.nbytes)
-            each = _JPEG_NBYTES if as_jpeg else self.chosen.channels * self.chosen.depth // 8
-            nbytes += int(pixels * each)
-        return pages * nbytes
+        return expected_nbytes(self.chosen, self.fields(), item)
 
     def refusal(self, tallies: Mapping[str, tuple[int, ...]]) -> str | None:  # noqa: ARG002
         """Return None: every photo is of use."""

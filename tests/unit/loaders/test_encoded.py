@@ -338,6 +338,35 @@ def test_damaged_chunks_are_named_and_never_a_picture(
 
 
 @pytest.mark.parametrize("name", ["zstd", "blosc"])
+@pytest.mark.parametrize("by", [1, 3, 4, 5, 40])
+def test_a_cut_chunk_with_an_index_to_match_is_refused(
+    name: str, by: int, prepare: Callable[..., Path]
+) -> None:
+    path = prepare(name, fresh=True)
+    shard, chunks, index = parts(path)
+    size = int(index[0, 1])
+    cut = index.copy()
+    cut[0, 1] = size - by
+    filled = index[:, 1] != (1 << 64) - 1
+    filled[0] = False
+    cut[filled, 0] -= np.uint64(by)
+    refit(path, shard, with_index(chunks[: size - by] + chunks[size:], cut))
+    with pytest.raises(FormatError, match="sample 0: its CRC-32C does not hold"):
+        whole(path)
+
+
+@pytest.mark.parametrize("name", ENCODED)
+def test_what_is_announced_is_where_samples_lie(name: str, prepare: Callable[..., Path]) -> None:
+    ds = open_dataset(prepare(name))
+    all_of_it = sum(part.nbytes for part in ds.stretches(np.arange(COUNT)))
+    assert all_of_it > sum(part.nbytes for part in ds.stretches(np.array([2])))
+    encoded = ds._columns.slices("image_32", np.arange(COUNT))
+    announced = [part.reshape(-1).view(np.uint8) for part in ds.stretches(np.arange(COUNT))]
+    for piece in encoded:
+        assert any(piece.tobytes() in part.tobytes() for part in announced)
+
+
+@pytest.mark.parametrize("name", ["zstd", "blosc"])
 @pytest.mark.parametrize("shape", [(31, 32, 3), (33, 32, 3), (4000, 4000, 3)])
 def test_a_chunk_of_another_size_is_refused_before_it_is_decoded(
     name: str, shape: tuple[int, ...], prepare: Callable[..., Path]

@@ -11,13 +11,8 @@ import pytest
 
 from loaders.format.spec import read_manifest
 from preprocess import ImageOptions, RunOptions
-from preprocess.commands.terminal import (
-    describe,
-    describe_plan,
-    info_text,
-    print_text,
-    progress_bar,
-)
+from preprocess.commands.described import describe, info_text
+from preprocess.commands.terminal import describe_plan, print_text, progress_bar
 from preprocess.images.prepare import plan_images
 from tests.synthetic import write_image_tree
 
