@@ -1,5 +1,6 @@
 """Whole batches, gathered in threads of this process; no worker processes, no collating."""
 
+import sys
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,11 +13,13 @@ from loaders.device import check_device
 from loaders.errors import SelectionError
 from loaders.feed import VALID, Feed, open_feed
 from loaders.finish import Finish
+from loaders.groups import Groups, groups_of
 from loaders.normalize import Normalize
 from loaders.order import Shuffle, chosen_shuffle, chosen_window
 from loaders.residency import Residency, chosen_place
 from loaders.sampling import Last, Share, chosen_last, chosen_ranks
-from loaders.state import Course, fingerprint_of, tokens_each
+from loaders.schedule import Schedule
+from loaders.state import Course, State, fingerprint_of, tokens_each
 from loaders.views import Gatherable
 from loaders.wanted import Plan
 
@@ -27,12 +30,13 @@ class _Place:
 
     Attributes:
         epoch: Its number.
-        samples: How many of the epoch's were handed out by all ranks together.
+        taken: How many of the epoch's were handed out by all ranks together, of each group of
+            samples that batches are made of.
         begun: Whether the pass has begun; the next one is then another epoch.
     """
 
-    epoch: int = 0
-    samples: int = 0
+    epoch: int
+    taken: tuple[int, ...]
     begun: bool = False
 
 
@@ -117,22 +121,17 @@ class Loader:
             world_size=world_size,
             last=chosen_last(drop_last=drop_last, last=last),
         )
-        if self._share.last == "drop" and 0 < len(dataset) < self._share.step:
-            ranks = f" on each of {world_size} ranks" if world_size > 1 else ""
-            remedy = "drop_last=False" if world_size == 1 else 'last="wrap"'
+        groups = groups_of(dataset)
+        self.shuffle = chosen_shuffle(shuffle)
+        self._schedule = Schedule.of(self._share, groups, seed=seed, shuffle=bool(shuffle))
+        _check_batches(dataset, self._schedule, groups)
+        if groups is not None and self.shuffle == "block":
             raise SelectionError(
-                f"batch_size={batch_size}{ranks}: {dataset.path} has {len(dataset)} "
-                f"{dataset.split} samples, so no batch is full; use a smaller batch_size or "
-                f"{remedy}"
-            )
-        if self._share.last == "pad" and VALID in {part.name for part in dataset.views}:
-            raise SelectionError(
-                f'{dataset.path}: last="pad" adds {VALID!r} to batches, which have one already: '
-                'use last="drop"'
+                f'{dataset.path}: shuffle="block": each bucket would want a window of its own: '
+                "use shuffle=True"
             )
         self.dataset = dataset
         self.batch_size = batch_size
-        self.shuffle = chosen_shuffle(shuffle)
         self.window = chosen_window(dataset, blocks=self.shuffle == "block", window=window)
         self.seed = seed
         self.rank = rank
@@ -142,18 +141,19 @@ class Loader:
         self.residency = chosen_place(dataset, residency, self.device, rank, world_size)
         self._plan = Plan(
             dataset=dataset,
-            share=self._share,
+            schedule=self._schedule,
+            groups=groups,
             shuffle=self.shuffle,
             window=self.window,
             seed=seed,
             announced=self.residency == "disk",
         )
         self._finish = Finish.on(dataset, self.device, augment, normalize, seed)
-        self._place = _Place()
+        self._place = _Place(0, self._schedule.nothing)
 
     def __len__(self) -> int:
         """Return the batches in a whole epoch, on each rank alike."""
-        return len(self._share.starts())
+        return len(self._schedule)
 
     def set_epoch(self, epoch: int) -> None:
         """Choose the epoch of the next pass; without this each pass is the next one.
@@ -163,20 +163,21 @@ class Loader:
         if type(epoch) is not int or epoch < 0:
             raise SelectionError(f"epoch={epoch!r}: expected an integer of at least 0")
         if self._place.begun or epoch != self._place.epoch:
-            self._place = _Place(epoch)
+            self._place = _Place(epoch, self._schedule.nothing)
 
-    def state_dict(self) -> dict[str, int | bool | str]:
+    def state_dict(self) -> State:
         """Return where the loader stands, the same on every rank.
 
         Returns:
             "epoch" and "samples", how many of the epoch all ranks together were handed out: batches
             that the loop has got, not those that are ready ahead of it. "tokens" likewise where
-            every sample has the same number of them. The rest names what they belong to.
+            every sample has the same number of them, "buckets" the samples of each bucket where
+            there are buckets. The rest names what they belong to.
 
         Raises:
             SelectionError: The dataset has no fingerprint.
         """
-        return self._course.state(self._place.epoch, self._place.samples)
+        return self._course.state(self._place.epoch, self._place.taken)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Let the next pass continue with the sample after the last that was handed out.
@@ -206,33 +207,67 @@ class Loader:
             count=len(self.dataset),
             fingerprint=fingerprint_of(self.dataset),
             tokens_each=tokens_each(self.dataset),
+            buckets=None if self._plan.groups is None else self._plan.groups.counts,
         )
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """Start the next epoch, or go on with the one that `load_state_dict` has led into."""
         feed = self._feed  # first: no epoch has begun where this fails
-        place = _Place(self._place.epoch + 1) if self._place.begun else self._place
+        place = self._place
+        if place.begun:
+            place = _Place(place.epoch + 1, self._schedule.nothing)
         place.begun = True
         self._place = place
         return self._run(feed, place)
 
     def _run(self, feed: Feed, place: _Place) -> Generator[dict[str, Any], None, None]:
-        starts = self._share.starts(place.samples)
-        wanted = self._plan.batches(place.epoch, starts)
+        wanted = self._plan.batches(place.epoch, place.taken)
         batches = feed.run(wanted, place.epoch)
         try:
-            for start in starts:
+            for step in self._schedule.steps(place.epoch, place.taken):
                 # Not kept in a name, which would keep a batch's memory from being used again.
-                yield _handed(
-                    next(batches), place, min(start + self._share.step, len(self.dataset))
-                )
+                yield _handed(next(batches), place, step.taken)
         finally:
             batches.close()
             wanted.close()
-        place.epoch, place.samples, place.begun = place.epoch + 1, 0, False
+        place.epoch, place.taken, place.begun = place.epoch + 1, self._schedule.nothing, False
 
 
-def _handed(batch: dict[str, Any], place: _Place, samples: int) -> dict[str, Any]:
+def _handed(batch: dict[str, Any], place: _Place, taken: tuple[int, ...]) -> dict[str, Any]:
     """Note that a batch leaves for the loop."""
-    place.samples = samples
+    place.taken = taken
     return batch
+
+
+def _check_batches(dataset: Gatherable, schedule: Schedule, groups: Groups | None) -> None:
+    """Refuse an epoch without a full batch, where only full ones are wanted; name what never is.
+
+    Raises:
+        SelectionError: There is no full batch, or what marks fillers is in batches already.
+    """
+    share = schedule.shares[0]
+    if share.last == "pad" and VALID in {part.name for part in dataset.views}:
+        raise SelectionError(
+            f'{dataset.path}: last="pad" adds {VALID!r} to batches, which have one already: '
+            'use last="drop"'
+        )
+    if share.last != "drop" or not len(dataset):
+        return
+    if not len(schedule):
+        ranks = f" on each of {share.world_size} ranks" if share.world_size > 1 else ""
+        remedy = "drop_last=False" if share.world_size == 1 else 'last="wrap"'
+        most = "" if groups is None else f", at most {max(groups.counts)} in a bucket"
+        raise SelectionError(
+            f"batch_size={share.batch_size}{ranks}: {dataset.path} has {len(dataset)} "
+            f"{dataset.split} samples{most}, so no batch is full; use a smaller batch_size or "
+            f"{remedy}"
+        )
+    if groups is None or share.rank:
+        return
+    pairs = zip(groups.names, groups.counts, strict=True)
+    small = [f"{name} ({count})" for name, count in pairs if 0 < count < share.step]
+    if small:
+        sys.stderr.write(
+            f"{dataset.path}: {dataset.split}: never full in batches of {share.step} samples, and "
+            f'so left out in every epoch: buckets {", ".join(small)}; last="wrap" shows them\n'
+        )

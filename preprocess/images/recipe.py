@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from loaders.format.fields import TRANSFORM, FieldSpec
 from preprocess.errors import SampleError
 from preprocess.images.boxes import fit_boxes
+from preprocess.images.buckets import BUCKET
 from preprocess.images.decode import decode_pictures
 from preprocess.images.decoder_settings import decoder_settings
 from preprocess.images.finish import Picture
@@ -30,6 +31,9 @@ _PAGE_NBYTES: Final = 100_000
 
 _FILE_PIXELS: Final = 8
 """Pixels of a picture to a byte of its file, about: those of a JPEG of one bit a pixel."""
+
+_PROPORTION: Final = {"shortest": 4 / 3, "longest": 3 / 4, BUCKET: 1.0}
+"""Pixels of a picture of 4 to 3 that is stored at its size, to those of the square."""
 
 _SMALL_NBYTES: Final = 150_000
 _MANY_ITEMS: Final = 20_000
@@ -72,6 +76,11 @@ class ImageRecipe:
         changed["metadata"] = metadata is not None
         changed["targets"] = [] if metadata is None else [*metadata.targets]
         changed |= {"box_classes": [*self.box_classes], "label_classes": [*self.label_classes]}
+        if self.chosen.fit == BUCKET:
+            found = {size_name(size): self.chosen.buckets(size) for size in self.chosen.sizes}
+            changed["buckets"] = {name: [list(s) for s in shapes] for name, shapes in found.items()}
+        else:
+            del values["bucket_step"], values["bucket_ratio"]
         return {**values, **changed, "version": _VERSION}
 
     def facts(self) -> dict[str, Any]:
@@ -181,10 +190,9 @@ class ImageRecipe:
         if self.chosen.pages == "all" and item.key.lower().endswith((".tif", ".tiff")):
             pages = max(1, item.nbytes // _PAGE_NBYTES)
         nbytes = sum(field.nbytes for field in self.fields())
-        if self.chosen.is_variable:  # pictures of 4 to 3
+        if self.chosen.is_variable:
             pixels = sum(w * h for w, h in map(self.chosen.stored, self.chosen.sizes))
-            ratio = 4 / 3 if self.chosen.fit == "shortest" else 3 / 4
-            pixels = int(pixels * ratio)
+            pixels = int(pixels * _PROPORTION[self.chosen.fit])
             if self.chosen.no_upscale:  # no more than the picture has
                 pixels = min(pixels, len(self.chosen.sizes) * _FILE_PIXELS * item.nbytes)
             nbytes += pixels * self.chosen.channels * self.chosen.depth // 8
@@ -255,18 +263,18 @@ class ImageRecipe:
         chosen = self.chosen
         mask = self._mask(item, picture)
         upscale = not chosen.no_upscale
-        stored = [chosen.stored(size) for size in chosen.sizes]
         height, width = picture.pixels.shape[:2]
+        stored, fit = chosen.targets(width, height)
         try:
             placements = [
-                fit_geometry(width, height, size, chosen.fit, upscale=upscale) for size in stored
+                fit_geometry(width, height, size, fit, upscale=upscale) for size in stored
             ]
         except ValueError as error:
             raise SampleError(item.key, str(error)) from error
         fitted = fit_sizes(
             picture.pixels,  # [H, W, C]
             stored,
-            fit=chosen.fit,
+            fit=fit,
             resample=chosen.resample,
             background=BACKGROUNDS[chosen.background],
             grayscale=chosen.grayscale,
@@ -291,12 +299,23 @@ class ImageRecipe:
         sample |= self._values(item)
         if chosen.pages == "all":
             sample["page"] = np.array(picture.page, dtype="<u4")
-        counted = "" if picture.profiled == "none" else f"icc_{picture.profiled}"
         return Rows(
             count=1,
             arrays={field.name: _row(field, sample[field.name]) for field in self.fields()},
-            tallies={counted: (1,)} if counted else {},
+            tallies=self._tallies(picture, stored),
         )
+
+    def _tallies(
+        self, picture: Picture, stored: Sequence[tuple[int, int]]
+    ) -> dict[str, tuple[int, ...]]:
+        """Return what is counted of a picture: its profile, and its bucket at each size."""
+        found: dict[str, tuple[int, ...]] = {}
+        if picture.profiled != "none":
+            found[f"icc_{picture.profiled}"] = (1,)
+        for size, shape in zip(self.chosen.sizes, stored, strict=True):
+            if shapes := self.chosen.buckets(size):
+                found[f"buckets_{size_name(size)}"] = (*(0,) * shapes.index(shape), 1)
+        return found
 
 
 def _narrowest(classes: int) -> str:
