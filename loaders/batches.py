@@ -51,6 +51,9 @@ class Loader:
     number of batches. `state_dict` says in a few integers where the loader stands, and
     `load_state_dict` continues with the very next sample, for any batch size and number of ranks.
 
+    Pictures in buckets come in batches of one bucket, at each step the same on every rank: what is
+    said below of a last batch is then said of the last of each bucket.
+
     Args:
         dataset: What `open_dataset` or `open_table` returns, a view of `open_tokens` such as
             `.blocks(1024)`, a selection of their samples, or a `Mix` or `Weighted` of them.
