@@ -11,7 +11,7 @@ from preprocess.images.policy import MAX_PIXELS, DecodePolicy, Depth, Icc, Pages
 from preprocess.images.resize import MAX_SIDE, VARIABLE_FITS, Fit, Resample
 from preprocess.shares import check_shares
 
-Fitted = Fit | Literal["bucket"]
+Fitted = Literal[Fit, "bucket"]
 Background = Literal["white", "black"]
 Alpha = Literal["white", "black", "keep", "drop"]
 BACKGROUNDS: Final[Mapping[str, tuple[int, int, int]]] = {
@@ -164,7 +164,7 @@ class ImageOptions:
         if not 1 <= self.margin <= _MAX_MARGIN:
             raise ValueError(f"margin={self.margin}: expected 1 to {_MAX_MARGIN}")
         choices = {
-            "fit": (*get_args(Fit), BUCKET),
+            "fit": get_args(Fitted),
             "resample": get_args(Resample),
             "background": tuple(BACKGROUNDS),
             "alpha": (None, *get_args(Alpha)),

@@ -9,12 +9,13 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from loaders.format.fields import TRANSFORM, FieldSpec
+from loaders.format.fields import FieldSpec
 from preprocess.errors import SampleError
 from preprocess.images.boxes import fit_boxes
 from preprocess.images.buckets import BUCKET
 from preprocess.images.decode import decode_pictures
 from preprocess.images.decoder_settings import decoder_settings
+from preprocess.images.fields import narrowest, size_fields
 from preprocess.images.finish import Picture
 from preprocess.images.masks import check_mask, fit_mask, read_mask
 from preprocess.images.options import BACKGROUNDS, ImageOptions, size_name
@@ -99,44 +100,14 @@ class ImageRecipe:
 
     @property
     def _label_dtype(self) -> str:
-        return _narrowest(self.class_count)
+        return narrowest(self.class_count)
 
     def fields(self) -> tuple[FieldSpec, ...]:
         """Return one image field per size, the label if there are classes, and the key."""
         chosen = self.chosen
-        found = []
+        found: list[FieldSpec] = []
         for size in chosen.sizes:
-            width, height = chosen.stored(size)
-            found.append(
-                FieldSpec(
-                    name=f"image_{size_name(size)}",
-                    dtype=f"uint{chosen.depth}",
-                    shape=(
-                        (chosen.channels,)
-                        if chosen.is_variable
-                        else (height, width, chosen.channels)
-                    ),
-                    role="image",
-                    ragged=chosen.is_variable,
-                )
-            )
-            if chosen.masks is not None:
-                found.append(
-                    FieldSpec(
-                        name=f"mask_{size_name(size)}",
-                        dtype=f"uint{chosen.mask_depth}",
-                        shape=() if chosen.is_variable else (height, width),
-                        role="pixel_labels",
-                        ragged=chosen.is_variable,
-                    )
-                )
-            if chosen.boxes is not None:
-                found += self._box_fields(size_name(size))
-            if chosen.has_transforms:
-                name = f"transform_{size_name(size)}"
-                found.append(
-                    FieldSpec(name=name, dtype="uint32", shape=(TRANSFORM,), role="transform")
-                )
+            found += size_fields(chosen, size, len(self.box_classes))
         if self.class_count:
             found.append(FieldSpec(name="label", dtype=self._label_dtype, shape=(), role="label"))
         found += self._value_fields()
@@ -169,14 +140,6 @@ class ImageRecipe:
                 found[field.name] = np.zeros(field.shape, np.uint8)
                 found[field.name][list(values.labels)] = 1
         return found
-
-    def _box_fields(self, name: str) -> list[FieldSpec]:
-        labels = _narrowest(len(self.box_classes))
-        boxes, of_boxes = f"boxes_{name}", f"box_labels_{name}"
-        return [
-            FieldSpec(name=boxes, dtype="float32", shape=(4,), role="boxes", ragged=True),
-            FieldSpec(name=of_boxes, dtype=labels, shape=(), role="box_labels", ragged=True),
-        ]
 
     @property
     def one_to_one(self) -> bool:
@@ -235,7 +198,7 @@ class ImageRecipe:
             fitted, kept = fit_boxes(item.boxes, picture, placement)
         except ValueError as error:
             raise SampleError(item.key, str(error)) from error
-        labels = np.array([row[0] for row in item.boxes.rows], _narrowest(len(self.box_classes)))
+        labels = np.array([row[0] for row in item.boxes.rows], narrowest(len(self.box_classes)))
         return {f"boxes_{name}": fitted, f"box_labels_{name}": labels[kept]}
 
     def _mask(self, item: Item, picture: Picture) -> NDArray[Any] | None:
@@ -316,10 +279,6 @@ class ImageRecipe:
             if shapes := self.chosen.buckets(size):
                 found[f"buckets_{size_name(size)}"] = (*(0,) * shapes.index(shape), 1)
         return found
-
-
-def _narrowest(classes: int) -> str:
-    return "uint8" if classes <= 1 << 8 else "uint16"
 
 
 def _row(field: FieldSpec, array: Any) -> Any:
