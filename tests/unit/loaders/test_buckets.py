@@ -24,6 +24,7 @@ from loaders import (
     Weighted,
     open_dataset,
 )
+from loaders.buckets import recorded_shapes
 from preprocess import ImageOptions, RunOptions, images_to_shards
 from preprocess.images.buckets import bucket_shapes, nearest_bucket
 from preprocess.images.resize import fit_sizes
@@ -317,10 +318,6 @@ def test_samples_in_no_bucket_and_of_other_lengths_are_named(photos: Path, tmp_p
 
 
 @pytest.mark.parametrize("buckets", [None, [], {"32": []}, {"32": [[1]]}, {"32": [[8, 8], [8, 8]]}])
-def test_recorded_shapes_that_cannot_be_are_named(
-    buckets: Any, photos: Path, tmp_path: Path
-) -> None:
-    from loaders.buckets import recorded_shapes
-
+def test_recorded_shapes_that_cannot_be_are_named(buckets: Any) -> None:
     with pytest.raises(FormatError, match=r"out: recipe\.buckets"):
         recorded_shapes({"fit": "bucket", "buckets": buckets}, "32", "out")
