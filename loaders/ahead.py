@@ -96,7 +96,7 @@ class BufferPool:
                 arrays.append(found)
                 if len(self._kept) > _SIZES:
                     del self._kept[next(iter(self._kept))]
-            return found[:nbytes].view(dtype).reshape(shape)
+            return np.ndarray(shape, dtype, found)  # 0.3 microseconds, as views of views 1
 
 
 def _first_free(arrays: deque[NDArray[np.uint8]], free_count: int) -> NDArray[np.uint8] | None:
