@@ -1,6 +1,5 @@
 """Whole batches, gathered in threads of this process; no worker processes, no collating."""
 
-import sys
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,12 +12,12 @@ from loaders.device import check_device
 from loaders.errors import SelectionError
 from loaders.feed import VALID, Feed, open_feed
 from loaders.finish import Finish
-from loaders.groups import Groups, groups_of
+from loaders.groups import groups_of
 from loaders.normalize import Normalize
 from loaders.order import Shuffle, chosen_shuffle, chosen_window
 from loaders.residency import Residency, chosen_place
 from loaders.sampling import Last, Share, chosen_last, chosen_ranks
-from loaders.schedule import Schedule
+from loaders.schedule import Schedule, check_full
 from loaders.state import Course, State, fingerprint_of, tokens_each
 from loaders.views import Gatherable
 from loaders.wanted import Plan
@@ -127,7 +126,12 @@ class Loader:
         groups = groups_of(dataset)
         self.shuffle = chosen_shuffle(shuffle)
         self._schedule = Schedule.of(self._share, groups, seed=seed, shuffle=bool(shuffle))
-        _check_batches(dataset, self._schedule, groups)
+        check_full(dataset, self._schedule, groups)
+        if self._share.last == "pad" and VALID in {part.name for part in dataset.views}:
+            raise SelectionError(
+                f'{dataset.path}: last="pad" adds {VALID!r} to batches, which have one already: '
+                'use last="drop"'
+            )
         if groups is not None and self.shuffle == "block":
             raise SelectionError(
                 f'{dataset.path}: shuffle="block": each bucket would want a window of its own: '
@@ -240,37 +244,3 @@ def _handed(batch: dict[str, Any], place: _Place, taken: tuple[int, ...]) -> dic
     """Note that a batch leaves for the loop."""
     place.taken = taken
     return batch
-
-
-def _check_batches(dataset: Gatherable, schedule: Schedule, groups: Groups | None) -> None:
-    """Refuse an epoch without a full batch, where only full ones are wanted; name what never is.
-
-    Raises:
-        SelectionError: There is no full batch, or what marks fillers is in batches already.
-    """
-    share = schedule.shares[0]
-    if share.last == "pad" and VALID in {part.name for part in dataset.views}:
-        raise SelectionError(
-            f'{dataset.path}: last="pad" adds {VALID!r} to batches, which have one already: '
-            'use last="drop"'
-        )
-    if share.last != "drop" or not len(dataset):
-        return
-    if not len(schedule):
-        ranks = f" on each of {share.world_size} ranks" if share.world_size > 1 else ""
-        remedy = "drop_last=False" if share.world_size == 1 else 'last="wrap"'
-        most = "" if groups is None else f", at most {max(groups.counts)} in a bucket"
-        raise SelectionError(
-            f"batch_size={share.batch_size}{ranks}: {dataset.path} has {len(dataset)} "
-            f"{dataset.split} samples{most}, so no batch is full; use a smaller batch_size or "
-            f"{remedy}"
-        )
-    if groups is None or share.rank:
-        return
-    pairs = zip(groups.names, groups.counts, strict=True)
-    small = [f"{name} ({count})" for name, count in pairs if 0 < count < share.step]
-    if small:
-        sys.stderr.write(
-            f"{dataset.path}: {dataset.split}: never full in batches of {share.step} samples, and "
-            f'so left out in every epoch: buckets {", ".join(small)}; last="wrap" shows them\n'
-        )

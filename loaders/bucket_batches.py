@@ -10,7 +10,7 @@ from loaders.groups import groups_of
 from loaders.order import Epoch
 from loaders.samples import SampleDataset
 from loaders.sampling import Share, chosen_last, chosen_ranks
-from loaders.schedule import Schedule
+from loaders.schedule import Schedule, check_full
 
 
 class BucketBatches(torch.utils.data.Sampler[list[int]]):
@@ -31,7 +31,8 @@ class BucketBatches(torch.utils.data.Sampler[list[int]]):
             bucket.
 
     Raises:
-        SelectionError: There are no buckets, or an option is out of range or contradicts another.
+        SelectionError: There are no buckets, none fills a batch where only full ones are wanted, or
+            an option is out of range or contradicts another.
     """
 
     def __init__(  # noqa: PLR0913 - those of `Loader`
@@ -68,6 +69,7 @@ class BucketBatches(torch.utils.data.Sampler[list[int]]):
         )
         self._groups = groups
         self._schedule = Schedule.of(share, groups, seed=seed, shuffle=shuffle)
+        check_full(dataset, self._schedule, groups)
         self._shuffle = shuffle
         self._seed = seed
         self._epoch = 0

@@ -1,12 +1,15 @@
 """Which global batches an epoch has, in which order: a pure function of what was handed out."""
 
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import NamedTuple, Self
 
+from loaders.errors import SelectionError
 from loaders.groups import Groups
 from loaders.sampling import Share, derived_seed
+from loaders.views import Gatherable
 
 
 class Step(NamedTuple):
@@ -82,3 +85,32 @@ class Schedule:
             gone[group] = min(start + share.step, share.count)
             left[group] -= 1
             yield Step(group, start, tuple(gone))
+
+
+def check_full(dataset: Gatherable, schedule: Schedule, groups: Groups | None) -> None:
+    """Refuse an epoch without a full batch, where only full ones are wanted; name what never is.
+
+    Raises:
+        SelectionError: There is no full batch.
+    """
+    share = schedule.shares[0]
+    if share.last != "drop" or not len(dataset):
+        return
+    if not len(schedule):
+        ranks = f" on each of {share.world_size} ranks" if share.world_size > 1 else ""
+        remedy = "drop_last=False" if share.world_size == 1 else 'last="wrap"'
+        most = "" if groups is None else f", at most {max(groups.counts)} in a bucket"
+        raise SelectionError(
+            f"batch_size={share.batch_size}{ranks}: {dataset.path} has {len(dataset)} "
+            f"{dataset.split} samples{most}, so no batch is full; use a smaller batch_size or "
+            f"{remedy}"
+        )
+    if groups is None or share.rank:
+        return
+    pairs = zip(groups.names, groups.counts, strict=True)
+    small = [f"{name} ({count})" for name, count in pairs if 0 < count < share.step]
+    if small:
+        sys.stderr.write(
+            f"{dataset.path}: {dataset.split}: never full in batches of {share.step} samples, and "
+            f'so left out in every epoch: buckets {", ".join(small)}; last="wrap" shows them\n'
+        )

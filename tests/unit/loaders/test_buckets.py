@@ -281,6 +281,8 @@ def test_what_cannot_be_is_refused_by_name(ds: Any, capsys: pytest.CaptureFixtur
     most = max(ds.buckets.values())
     with pytest.raises(SelectionError, match=rf"40 train samples, at most {most} in a bucket"):
         Loader(ds, most + 1)
+    with pytest.raises(SelectionError, match=rf"at most {most} in a bucket, so no batch is full"):
+        BucketBatches(ds, most + 1)
     with pytest.raises(SelectionError, match=r'Loader.*last="pad"'):
         BucketBatches(ds, 2, last="pad")  # type: ignore[arg-type]
     assert not capsys.readouterr().err
