@@ -13,7 +13,10 @@ from loaders.format.encoding import MAX_SIDE
 from loaders.format.fields import TRANSFORM, FieldSpec
 from loaders.split_columns import SplitColumns
 
-_RIGHT, _BOTTOM = 8, 9  # of the box that a whole picture fills, in its transform: its size
+RIGHT: Final = 8
+BOTTOM: Final = 9
+"""In a transform, of the box that a whole picture fills: its width and height."""
+
 COUNTS: Final = "_counts"
 """Ending of the array that says how many values each sample has."""
 
@@ -95,7 +98,7 @@ class RaggedField:
         """
         transforms = np.empty((len(indices), TRANSFORM), np.uint32)
         self.columns.rows_into(self.transform or "", indices, transforms)
-        sizes = transforms[:, [_BOTTOM, _RIGHT]].astype(np.int64)
+        sizes = transforms[:, [BOTTOM, RIGHT]].astype(np.int64)
         if self.field.encoding is not None:
             wrong = np.flatnonzero(((sizes < 1) | (sizes > MAX_SIDE)).any(axis=1))
             if len(wrong):

@@ -106,6 +106,7 @@ def info(path: Path, **options: Any) -> None:
     from loaders.format.spec import read_manifest
     from preprocess.commands.described import describe, info_text
     from preprocess.commands.terminal import print_json, print_text
+    from preprocess.images.info import buckets_text, describe_buckets
     from preprocess.tables.info import describe_table, table_text
 
     manifest = read_manifest(path)
@@ -114,6 +115,9 @@ def info(path: Path, **options: Any) -> None:
         from preprocess.tokens.info import describe_tokens
 
         described["tokens"] = describe_tokens(manifest, path)
+    buckets = describe_buckets(manifest)
+    if buckets is not None:
+        described["buckets"] = buckets
     table = describe_table(manifest, path)
     if table is not None:
         described["table"] = table
@@ -121,6 +125,8 @@ def info(path: Path, **options: Any) -> None:
         print_json(described)
         return
     print_text(info_text(path, described))
+    if buckets is not None:
+        print_text(buckets_text(buckets))
     if table is not None:
         print_text(table_text(table))
     if manifest.kind == "tokens":

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from loaders.format.fields import FieldSpec
+from preprocess.images.buckets import BUCKET
 from preprocess.images.options import ImageOptions
 from preprocess.sources import Item
 
@@ -16,6 +17,9 @@ _JPEG_NBYTES: Final = 0.5
 
 _FILE_PIXELS: Final = 8
 """Pixels of a picture to a byte of its file, about: those of a JPEG of one bit a pixel."""
+
+_PROPORTION: Final = {"shortest": 4 / 3, "longest": 3 / 4, BUCKET: 1.0}
+"""Pixels of a picture of 4 to 3 that is stored at its size, to those of the square."""
 
 
 def expected_nbytes(chosen: ImageOptions, fields: Sequence[FieldSpec], item: Item) -> int:
@@ -36,8 +40,7 @@ def expected_nbytes(chosen: ImageOptions, fields: Sequence[FieldSpec], item: Ite
         beside = sum(field.nbytes for field in fields if field.role != "image")
         return pages * (beside + int(pixels * each))
     pixels = sum(w * h for w, h in map(chosen.stored, chosen.sizes))
-    ratio = 4 / 3 if chosen.fit == "shortest" else 3 / 4  # pictures of 4 to 3
-    pixels = int(pixels * ratio)
+    pixels = int(pixels * _PROPORTION[chosen.fit])
     if chosen.no_upscale:  # no more than the picture has
         pixels = min(pixels, len(chosen.sizes) * _FILE_PIXELS * item.nbytes)
     return pages * (sum(field.nbytes for field in fields) + int(pixels * each))

@@ -77,6 +77,13 @@ def test_storage_runs_as_the_page_shows(folder: Path, monkeypatch: pytest.Monkey
     assert images.shape == (4, 3, 32, 32)
 
 
+def test_buckets_run_as_the_page_shows(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(section("Buckets", "bash").replace("1024", "--bucket-step 8"), folder)
+    names = execute(section("Buckets", "python"), folder, monkeypatch)
+    assert names["ds"].buckets == {(24, 40): 0, (32, 32): 0, (40, 24): 40}
+    assert names["batch"]["image"].shape == (4, 3, 24, 40)
+
+
 def test_boxes_run_as_the_page_shows(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run(section("Boxes", "bash"), folder)
     batch = execute(section("Boxes", "python"), folder, monkeypatch)["batch"]

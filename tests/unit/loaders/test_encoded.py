@@ -204,6 +204,19 @@ def test_jpegs_of_any_size_come_as_a_list_or_padded(
         Loader(ds, 3, residency="device")
 
 
+def test_jpegs_in_buckets_are_dense_batches(photos: Path, tmp_path: Path) -> None:
+    for store in ("raw", "jpeg"):
+        options = ImageOptions(sizes=((32, 32),), fit="bucket", bucket_step=8, store=store)
+        images_to_shards(photos, tmp_path / store, options, RunOptions(shard_nbytes=3_000))
+    raw, ds = open_dataset(tmp_path / "raw"), open_dataset(tmp_path / "jpeg")
+    encoding = Encoding(codec="jpeg", level=95, chroma="420")
+    for batch, pixels in zip(Loader(ds, 3, last="pad"), Loader(raw, 3, last="pad"), strict=True):
+        assert batch["key"] == pixels["key"]
+        for found, image in zip(batch["image"], pixels["image"], strict=True):
+            data = encode_sample(encoding, np.ascontiguousarray(image.permute(1, 2, 0).numpy()))
+            assert np.array_equal(found.permute(1, 2, 0), simplejpeg.decode_jpeg(data))
+
+
 @pytest.mark.parametrize("name", ["zstd", "blosc"])
 @pytest.mark.parametrize("depth", [8, 16])
 def test_zarr_alone_reads_what_is_compressed(
