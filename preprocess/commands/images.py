@@ -19,14 +19,13 @@ if TYPE_CHECKING:
     from preprocess.images.options import (
         Alpha,
         Background,
-        Compression,
         Fitted,
         ImageOptions,
         MetadataOptions,
-        Store,
     )
     from preprocess.images.policy import Depth, Icc, Pages
     from preprocess.images.resize import Resample
+    from preprocess.images.storage import Compression, Store
 
 
 @click.command(cls=SizesCommand, short_help="Resize a folder of photos to one or more sizes.")
@@ -239,8 +238,7 @@ def images(ctx: click.Context, /, **options: Any) -> None:
     from preprocess.images.prepare import plan_images
 
     plan = plan_images(options["source"], options["out"], chosen, run_options, options["limit"])
-    compare = partial(compare_storage, plan)
-    carry_out(ctx, plan, run_options, options, compare=compare)
+    carry_out(ctx, plan, run_options, options, compare=partial(compare_storage, plan))
 
 
 def _image_options(options: dict[str, Any]) -> "ImageOptions":

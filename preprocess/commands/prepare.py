@@ -10,7 +10,7 @@ from preprocess.values import ByteCount, Folder, check_backend
 
 if TYPE_CHECKING:
     from loaders.format.spec import Container
-    from preprocess.images.compare import Storage
+    from preprocess.images.compare import Measured
     from preprocess.plan import Plan, RunOptions
     from preprocess.report import Report
     from preprocess.run import OnProgress
@@ -152,7 +152,7 @@ def carry_out(
     run_options: "RunOptions",
     options: dict[str, Any],
     runner: "Callable[[Plan, RunOptions, OnProgress], Report] | None" = None,
-    compare: "Callable[[], list[Storage]] | None" = None,
+    compare: "Callable[[], list[Measured]] | None" = None,
 ) -> None:
     """Do what a plan says, or say it on a dry run; report, and choose the exit code.
 

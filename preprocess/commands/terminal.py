@@ -20,7 +20,7 @@ from preprocess.commands.described import (
     split_text,
 )
 from preprocess.errors import OutputError
-from preprocess.images.compare import Storage, storage_lines
+from preprocess.images.compare import Measured, storage_lines
 from preprocess.output import check_room, find_complete, replaced_nbytes
 from preprocess.plan import Plan
 from preprocess.report import human_nbytes
@@ -160,7 +160,7 @@ def describe_plan(plan: Plan, *, overwrite: bool) -> dict[str, Any]:
 
 
 def print_plan(
-    plan: Plan, storage: Sequence[Storage] | None = None, *, overwrite: bool, as_json: bool
+    plan: Plan, storage: Sequence[Measured] | None = None, *, overwrite: bool, as_json: bool
 ) -> None:
     """Print what a run would write, and what other ways to store it would take."""
     described = describe_plan(plan, overwrite=overwrite)

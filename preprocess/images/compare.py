@@ -13,12 +13,13 @@ from loaders.format.codecs import decode_sample, encode_sample
 from loaders.format.encoding import Encoding
 from loaders.format.fields import FieldSpec
 from preprocess.errors import SampleError
-from preprocess.images.options import QUALITY, ImageOptions
+from preprocess.images.options import ImageOptions
 from preprocess.images.recipe import ImageRecipe
+from preprocess.images.storage import QUALITY
 from preprocess.plan import Plan
 from preprocess.recipe import Ragged, Recipe, Rows
 
-MEASURED: Final = 16
+PHOTOS: Final = 16
 """Photos that are measured, evenly spaced over all."""
 
 _SECONDS: Final = 0.1
@@ -29,7 +30,7 @@ Pictures = Mapping[str, Sequence[NDArray[Any]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Storage:
+class Measured:
     """One way to store pictures and masks.
 
     Attributes:
@@ -53,7 +54,7 @@ class Storage:
         return {**found, "nbytes": self.nbytes, "samples_per_second_and_core": rates}
 
 
-def compare_storage(plan: Plan) -> list[Storage]:
+def compare_storage(plan: Plan) -> list[Measured]:
     """Measure what raw pixels, JPEGs and compressed pixels of a plan's photos take.
 
     Returns:
@@ -64,7 +65,7 @@ def compare_storage(plan: Plan) -> list[Storage]:
         return thread.submit(_compare, plan).result()
 
 
-def _compare(plan: Plan) -> list[Storage]:
+def _compare(plan: Plan) -> list[Measured]:
     chosen = _pictured(plan.recipe).chosen
     quality = chosen.quality or QUALITY
     raw = replace(chosen, store="raw", quality=None, compress=None)
@@ -90,7 +91,7 @@ def _compare(plan: Plan) -> list[Storage]:
                 nbytes += each
         total = nbytes * plan.listing.count
         found.append(
-            Storage(name=name, options=words, nbytes=total, per_second=rates, refused=refused)
+            Measured(name=name, options=words, nbytes=total, per_second=rates, refused=refused)
         )
     return found
 
@@ -108,7 +109,7 @@ def _stored(recipe: ImageRecipe) -> list[FieldSpec]:
 def _few_pictures(plan: Plan, raw: ImageOptions) -> Pictures:
     """Return the pictures and masks of some photos, as they would be stored."""
     found: dict[str, list[NDArray[Any]]] = {}
-    for name, items in plan.listing.limited(MEASURED).splits.items():
+    for name, items in plan.listing.limited(PHOTOS).splits.items():
         recipe = replace(_pictured(plan.recipes[name]), chosen=raw)
         with recipe.opened() as maker:
             for rows in maker.samples(plan.listing.root, items):
@@ -157,7 +158,7 @@ def _fastest(work: Callable[[], None]) -> float:
     return best
 
 
-def storage_lines(found: Sequence[Storage], human: Callable[[int], str]) -> Iterator[str]:
+def storage_lines(found: Sequence[Measured], human: Callable[[int], str]) -> Iterator[str]:
     """Yield a small table for people.
 
     Args:
@@ -168,7 +169,7 @@ def storage_lines(found: Sequence[Storage], human: Callable[[int], str]) -> Iter
         yield "storage: none of the photos that were tried can be read"
         return
     names = [*found[0].per_second]
-    yield f"storage, measured on up to {MEASURED} of the photos; samples read a second and core:"
+    yield f"storage, measured on up to {PHOTOS} of the photos; samples read a second and core:"
     titles = "".join(f" {name:>14}" for name in names)
     yield f"  {'':<10} {'bytes':>9}{titles}"
     for way in found:

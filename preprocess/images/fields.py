@@ -21,7 +21,7 @@ def size_fields(chosen: ImageOptions, size: tuple[int, int], box_classes: int) -
             shape=(chosen.channels,) if ragged else (height, width, chosen.channels),
             role="image",
             ragged=ragged,
-            encoding=chosen.encoding,
+            encoding=chosen.storage.pictures,
         )
     ]
     if chosen.masks is not None:
@@ -32,7 +32,7 @@ def size_fields(chosen: ImageOptions, size: tuple[int, int], box_classes: int) -
                 shape=() if ragged else (height, width),
                 role="pixel_labels",
                 ragged=ragged,
-                encoding=chosen.lossless,
+                encoding=chosen.storage.masks,
             )
         )
     if chosen.boxes is not None:

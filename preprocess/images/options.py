@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal, get_args
+from typing import Final, Literal, get_args
 
-from loaders.format.encoding import Chroma, Encoding
 from preprocess.folders import LabelMode
 from preprocess.images.buckets import BUCKET, RATIO, STEP, bucket_shapes, nearest_bucket
 from preprocess.images.policy import MAX_PIXELS, DecodePolicy, Depth, Icc, Pages
 from preprocess.images.resize import MAX_SIDE, VARIABLE_FITS, Fit, Resample
+from preprocess.images.storage import Compression, Storage, Store
 from preprocess.shares import check_shares
 
 Fitted = Literal[Fit, "bucket"]
@@ -19,19 +19,6 @@ BACKGROUNDS: Final[Mapping[str, tuple[int, int, int]]] = {
     "white": (255, 255, 255),
     "black": (0, 0, 0),
 }
-
-Store = Literal["raw", "jpeg"]
-Compression = Literal["zstd", "blosc-lz4"]
-
-QUALITY: Final = 95
-"""Of JPEGs, unless asked for another: 45 dB from the raw pixels of photos of 512 x 512."""
-
-CHROMA: Final[Chroma] = "420"
-"""As in most photos: decoded in 0.73 of the time of "444", 0.89 of its bytes, 0.7 dB further off
-(photos of 512 x 512, quality 95)."""
-
-LEVELS: Final[Mapping[Compression, int]] = {"zstd": 1, "blosc-lz4": 5}
-"""How hard each tries: more takes longer to write and makes photos hardly smaller."""
 
 MAX_CLASSES: Final = 1 << 16
 """Classes that a label of 16 bits can tell apart."""
@@ -200,7 +187,10 @@ class ImageOptions:
         self._check_buckets()
         self._check_masks()
         self._check_metadata()
-        self._check_storage()
+        kept = self.alpha == "keep"
+        self.storage.check(
+            depth=self.depth, alpha=kept, fit=self.fit, one_size=not self.is_variable
+        )
         self.policy()  # checks the rest
 
     def _check_buckets(self) -> None:
@@ -249,44 +239,12 @@ class ImageOptions:
         if self.metadata is not None and self.metadata.label is not None and self.labels != "auto":
             raise ValueError("a label column and labels of folders: give one of them")
 
-    def _check_storage(self) -> None:
-        if self.store == "jpeg":
-            if self.compress is not None:
-                raise ValueError("store='jpeg' and compress: give one of them")
-            if self.depth != 8:
-                raise ValueError(f"store='jpeg' and depth={self.depth}: JPEG has 8 bits a sample")
-            if self.alpha == "keep":
-                raise ValueError("store='jpeg' and alpha='keep': JPEG has no transparency")
-        elif self.quality is not None:
-            raise ValueError("quality: only with store='jpeg'")
-        if self.quality is not None and not 1 <= self.quality <= 100:
-            raise ValueError(f"quality={self.quality}: expected 1 to 100")
-        if self.compress is not None and self.is_variable:
-            raise ValueError(
-                f"compress and fit={self.fit!r}: zarr's chunks hold pictures of one size; use "
-                "store='jpeg', or crop, pad or stretch"
-            )
-
     @property
-    def encoding(self) -> Encoding | None:
-        """How pictures are encoded; None for raw pixels."""
-        if self.store == "jpeg":
-            chroma: Chroma | None = None if self.grayscale else CHROMA
-            return Encoding(codec="jpeg", level=self.quality or QUALITY, chroma=chroma)
-        return self.lossless
-
-    @property
-    def lossless(self) -> Encoding | None:
-        """How masks are encoded, which must not lose a value; None for values as they are."""
-        if self.compress is None:
-            return None
-        return Encoding(codec=self.compress, level=LEVELS[self.compress])
-
-    def recorded_storage(self) -> dict[str, Any]:
-        """Return what the recipe records of it: nothing of raw pixels, as before there was more."""
-        if self.store == "jpeg":
-            return {"store": self.store, "quality": self.quality or QUALITY}
-        return {} if self.compress is None else {"compress": self.compress}
+    def storage(self) -> Storage:
+        """How pictures and masks are stored."""
+        return Storage(
+            store=self.store, quality=self.quality, compress=self.compress, grey=self.grayscale
+        )
 
     def policy(self) -> DecodePolicy:
         """Return what these options say of decoding."""

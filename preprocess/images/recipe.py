@@ -72,7 +72,7 @@ class ImageRecipe:
         changed |= {"box_classes": [*self.box_classes], "label_classes": [*self.label_classes]}
         for name in ("store", "quality", "compress"):
             del values[name]
-        changed |= self.chosen.recorded_storage()
+        changed |= self.chosen.storage.recorded()
         if self.chosen.fit == BUCKET:
             found = {size_name(size): self.chosen.buckets(size) for size in self.chosen.sizes}
             changed["buckets"] = {name: [list(s) for s in shapes] for name, shapes in found.items()}
