@@ -72,6 +72,8 @@ class ImageRecipe:
         changed["metadata"] = metadata is not None
         changed["targets"] = [] if metadata is None else [*metadata.targets]
         changed |= {"box_classes": [*self.box_classes], "label_classes": [*self.label_classes]}
+        if self.chosen.key_bytes is None:
+            del values["key_bytes"]  # datasets are older than this option
         return {**values, **changed, "version": _VERSION}
 
     def facts(self) -> dict[str, Any]:
