@@ -88,20 +88,26 @@ def other_fields(plan: Plan, manifest: Manifest) -> str:
         here = {} if recipe is None else {spec.name: spec for spec in recipe.fields()}
         there = {spec.name: spec for spec in split.fields}
         found += [
-            _other_field(name, field, there.get(field), here.get(field))
-            for field in (there.keys() | here.keys() if here else ())
+            _other_field(plan.listing.splits[name], name, there.get(field), here.get(field))
+            for field in (sorted(there.keys() | here.keys()) if here else ())
             if there.get(field) != here.get(field)
         ]
-    return _some(sorted(set(found)))
+    return _some(found)
 
 
-def _other_field(split: str, name: str, there: FieldSpec | None, here: FieldSpec | None) -> str:
+def _other_field(
+    items: Sequence[Item], split: str, there: FieldSpec | None, here: FieldSpec | None
+) -> str:
+    one = there or here
+    name = "" if one is None else one.name
     if there is None or here is None:
         return f"{name} of {split} is stored {'here' if there is None else 'there'} alone"
     if there.role == here.role == "key":
+        longest = max((i.key.encode(errors="surrogateescape") for i in items), key=len)
         return (
-            f"names of {split} have up to {there.shape[0]} bytes there, {here.shape[0]} here "
-            "(--key-bytes leaves room for longer ones)"
+            f"names of {split} have up to {there.shape[0]} bytes there, {here.shape[0]} here, as "
+            f"{printable(longest.decode(errors='surrogateescape'))} (--key-bytes leaves room for "
+            "longer ones)"
         )
     return (
         f"{name} of {split} is {there.dtype} {list(there.shape)} there, "
