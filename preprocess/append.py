@@ -81,7 +81,7 @@ def _refuse_other(
     """Refuse other options, other classes, and files that are gone or were changed, by name."""
     reasons = (
         other_options(plan, manifest),
-        _other_classes(plan.listing.classes, manifest.classes),
+        _new_classes(plan.listing.classes, manifest.classes),
         found.gone_or_other,
         found.written,
         other_fields(plan, manifest),
@@ -96,13 +96,11 @@ def _refuse_other(
         )
 
 
-def _other_classes(here: Sequence[str], there: Sequence[str]) -> str:
-    new = [name for name in here if name not in set(there)]
-    if new and there:
-        return f"class {printable(new[0])!r} is new, and would give others another label"
-    if list(here) != list(there):
-        return f"it has {len(there):,} classes, here are {len(here):,}"
-    return ""
+def _new_classes(here: Sequence[str], there: Sequence[str]) -> str:
+    new = sorted(set(here) - set(there))
+    if not new or not there:
+        return ""
+    return f"class {printable(new[0])!r} is new, and would give others another label"
 
 
 def arrange_runs(

@@ -11,6 +11,7 @@ from loaders.format.files import ITEMS, REPORT, read_json
 from loaders.format.spec import SPLITS, Manifest
 from preprocess.item_record import RecordedItem, RecordedRun, read_record, record_item
 from preprocess.plan import Plan
+from preprocess.recipe import Recipe
 from preprocess.report import read_aside
 from preprocess.sources import Item, Listing, printable
 from preprocess.staged import beside
@@ -63,13 +64,7 @@ def _recorded_run(out: Path) -> str | None:
 def other_options(plan: Plan, manifest: Manifest) -> str:
     """Name the options that differ from those of a dataset, with both values; "" for none."""
     aside = read_aside(beside(plan.out, REPORT))
-    here = dict(_leaves("", plan.recipe.options())) if plan.recipes else {}
-    there = dict(_leaves("", manifest.recipe))
-    found = [
-        f"{name} is {_shown(there.get(name))} there, {_shown(value)} here"
-        for name, value in here.items()
-        if there.get(name) != value
-    ]
+    found = [] if not plan.recipes else _other_values(plan.recipe, manifest)
     if manifest.container != plan.container:
         found.append(f"format is {manifest.container} there, {plan.container} here")
     found += [
@@ -78,6 +73,17 @@ def other_options(plan: Plan, manifest: Manifest) -> str:
         if aside and name in {"shard_nbytes", "limit"} and aside.get(name) != value
     ]
     return _some(found)
+
+
+def _other_values(recipe: Recipe, manifest: Manifest) -> list[str]:
+    facts = recipe.facts().keys()  # no options, though they are recorded beside them
+    recorded = {name: value for name, value in manifest.recipe.items() if name not in facts}
+    there, here = dict(_leaves("", recorded)), dict(_leaves("", recipe.options()))
+    return [
+        f"{name} is {_shown(there.get(name))} there, {_shown(here.get(name))} here"
+        for name in dict.fromkeys([*here, *there])
+        if there.get(name) != here.get(name)
+    ]
 
 
 def other_fields(plan: Plan, manifest: Manifest) -> str:

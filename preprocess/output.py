@@ -6,7 +6,6 @@ import shutil
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -21,7 +20,8 @@ from loaders.format.files import (
     write_atomically,
 )
 from loaders.format.promised import promised_files, size_error
-from loaders.format.spec import Manifest, SplitSpec
+from loaders.format.spec import Manifest
+from preprocess.described import group_names, refuse_collisions
 from preprocess.differences import difference
 from preprocess.errors import OutputError, output_error
 from preprocess.in_work import remove_notes
@@ -214,8 +214,8 @@ def _begin(plan: Plan, *, overwrite: bool) -> None:
         return
     if overwrite or unfinished_removal:
         remove_dataset(out)
-    described = _group_names(plan)
-    _refuse_collisions(plan, [REPORT, ITEMS, *described])
+    described = group_names(plan)
+    refuse_collisions(plan, [REPORT, ITEMS, *described])
     _note_run(plan, described)
 
 
@@ -225,10 +225,8 @@ def _begin_append(plan: Plan, manifest: Manifest) -> None:
     if read_run_hash(plan.out) == plan.run_hash:
         return
     settle(plan.out, manifest)
-    described = (
-        set(_group_names(plan)) - CONTAINERS[manifest.container].group_files(manifest).keys()
-    )
-    _refuse_collisions(plan, sorted(described - manifest.extras.keys()))
+    described = set(group_names(plan)) - CONTAINERS[manifest.container].group_files(manifest).keys()
+    refuse_collisions(plan, sorted(described - manifest.extras.keys()))
     _note_run(plan, [])
 
 
@@ -257,42 +255,6 @@ def _lock(work: Path) -> int:
 def _clear_temporary(out: Path) -> None:
     for path in (out / WORK).glob(f"{TEMPORARY}*"):
         path.unlink(missing_ok=True)
-
-
-def _refuse_collisions(plan: Plan, beside_shards: Sequence[str]) -> None:
-    named = [plan.out / name for name in beside_shards]
-    shards = (task.shard_path(column) for task in plan.tasks() for column in task.columns())
-    for path in chain(named, shards):
-        if os.path.lexists(path):
-            raise OutputError(f"{path}: is there already, and prep did not write it; move it")
-
-
-def _group_names(plan: Plan) -> list[str]:
-    """Return the names of the files that will describe the shards to other readers."""
-    splits = {
-        name: SplitSpec(
-            fields=plan.recipes[name].fields(),
-            capacity=plan.capacities[name],
-            items=plan.places(name),
-            counts=(1,) * len(shards),
-            values={field.name: (1,) * len(shards) for field in plan.recipes[name].fields()},
-            files={},
-            statistics={},
-            class_counts=None,
-        )
-        for name, shards in plan.shards.items()
-    }
-    described = Manifest(
-        container=plan.container,
-        kind=plan.recipe.kind,
-        recipe={},
-        recipe_hash=plan.recipe_hash,
-        source_hash=plan.listing.fingerprint(),
-        classes=plan.listing.classes,
-        skipped=0,
-        splits=splits,
-    )
-    return sorted([*CONTAINERS[plan.container].group_files(described), *plan.extras])
 
 
 def check_room(out: Path, nbytes: int) -> None:

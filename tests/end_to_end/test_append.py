@@ -97,7 +97,7 @@ def test_other_options_are_refused_with_both_values(grown: Path) -> None:
     for words, said in {
         ("--grayscale",): "grayscale is False there, True here",
         ("--filter", "box"): "resample is bicubic there, box here",
-        ("--validation", "0.2"): "splits.validation is 0.0 there, 0.2 here",
+        ("--split-seed", "7"): "splits.seed is 0 there, 7 here",
         ("--shard-size", "1MB"): "shard_nbytes is 256000000 there, 1000000 here",
         ("--format", "zarr"): "format is tensor there, zarr here",
     }.items():
@@ -113,7 +113,7 @@ def test_files_that_are_gone_or_were_changed_are_refused_by_name(grown: Path) ->
         first.unlink()
         assert_refused(prepare(grown, *words), grown, before, "a/0.png is gone")
         first.write_bytes(whole + b"x")
-        size = f"a/0.png had {len(whole)} bytes, has {len(whole) + 1} now"
+        size = f"a/0.png had {len(whole):,} bytes, has {len(whole) + 1:,} now"
         assert_refused(prepare(grown, *words), grown, before, size)
         first.write_bytes(whole)
     os.utime(first, ns=(5, 5))
