@@ -179,9 +179,9 @@ class _Repair:
         another_source = plan.listing.fingerprint() != self.manifest.source_hash
         if another_source and self.aside:  # else it may be the options that are others
             raise SourceError(
-                f"{self.source}: not what {self.root} was made from: {self._names(plan)} differ, "
-                f"here or in what {beside} says; give all as it was, or prepare it again with "
-                "--overwrite"
+                f"{self.source}: not what {self.root} was made from: names or sizes differ, here "
+                f"or in what {beside} says{self._named(plan)}; give all as it was, or prepare it "
+                "again with --overwrite"
             )
         if another_source or plan.recipe_hash != self.manifest.recipe_hash:
             raise OutputError(
@@ -190,14 +190,14 @@ class _Repair:
                 f"give {beside}, or prepare it again with --overwrite"
             )
 
-    def _names(self, plan: Plan) -> str:
-        """Say what differs of the items, as far as it is known."""
+    def _named(self, plan: Plan) -> str:
+        """Name what differs of the items, as far as it is known."""
         runs = read_record(self.root / ITEMS)
         if runs is None:
-            return f"names or sizes, or the runs that {ITEMS} told of, which is missing,"
+            return f" (or it was appended to: {ITEMS}, which would say so, is missing)"
         found = compare_items(plan.listing, runs)
         named = found.gone_or_other or (found.new_names if found.new else "")
-        return f"names or sizes ({named})" if named else "names or sizes"
+        return f" ({named})" if named else ""
 
     def _rewrite(self, plan: Plan, options: RunOptions, on_progress: OnProgress, /) -> Report:
         """Write the bad shards of a plan, compare them, and put them in place: a `Runner`."""

@@ -97,7 +97,7 @@ def test_other_options_are_refused_with_both_values(grown: Path) -> None:
     for words, said in {
         ("--grayscale",): "grayscale is False there, True here",
         ("--filter", "box"): "resample is bicubic there, box here",
-        ("--split-seed", "7"): "splits.seed is 0 there, 7 here",
+        ("--no-upscale",): "no_upscale is False there, True here",
         ("--shard-size", "1MB"): "shard_nbytes is 256000000 there, 1000000 here",
         ("--format", "zarr"): "format is tensor there, zarr here",
     }.items():
