@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from loaders.format.spec import Container
+from loaders.format.files import WORK
+from loaders.format.spec import Container, read_manifest
+from preprocess.check import check_dataset
 from preprocess.plan import RunOptions
 from preprocess.run import run
 from tests.crash.append_bomb import SIDE
@@ -52,3 +54,26 @@ def test_a_disk_that_is_full_at_any_byte_leaves_the_dataset_as_it_was(
     sizes = (0, 1, 64, 127, 200, 400, 800, 1200)
 
     output_of("append_bomb", container, 1, tmp_path / "source", tmp_path, *sizes)
+
+
+@pytest.mark.parametrize("nth", [45, 60, 75])
+def test_what_a_killed_append_leaves_makes_room_for_one_of_more_items(
+    nth: int, tmp_path: Path
+) -> None:
+    prepare("tensor", tmp_path)
+    source, out = tmp_path / "source", tmp_path / "before"
+
+    output_of("append_once", nth, source, out)
+    left = sorted(path.name for path in (out / WORK).glob("*.receipt.json"))
+    write_items(source, {"train/0005": b"item of another length"})
+    output_of("append_once", 0, source, out)
+
+    assert left
+    assert not check_dataset(out, full=True).problems
+    assert not (out / WORK).exists()
+    manifest = read_manifest(out)
+    assert {name: split.count for name, split in manifest.splits.items()} == {
+        "train": 7,
+        "validation": 2,
+        "test": 1,
+    }
