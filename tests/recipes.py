@@ -16,7 +16,7 @@ import numpy as np
 from loaders.format.codecs import encode_sample
 from loaders.format.encoding import Encoding
 from loaders.format.fields import FieldSpec
-from loaders.format.files import REPORT
+from loaders.format.files import ITEMS, REPORT
 from loaders.format.spec import Container
 from preprocess.errors import SampleError
 from preprocess.item_files import read_item
@@ -227,9 +227,9 @@ def row_nbytes(recipe: DigestRecipe | None = None) -> int:
 
 
 def read_tree(root: Path) -> dict[str, bytes]:
-    """Return every file below `root` but the report (it holds times): name -> bytes."""
+    """Return every file below `root` but those that hold times: name -> bytes."""
     return {
         path.relative_to(root).as_posix(): path.read_bytes()
         for path in sorted(root.rglob("*"))
-        if path.is_file() and path.relative_to(root).as_posix() != REPORT
+        if path.is_file() and path.relative_to(root).as_posix() not in {REPORT, ITEMS}
     }

@@ -23,6 +23,9 @@ BACKGROUNDS: Final[Mapping[str, tuple[int, int, int]]] = {
 MAX_CLASSES: Final = 1 << 16
 """Classes that a label of 16 bits can tell apart."""
 
+MAX_KEY_NBYTES: Final = 4096
+"""Bytes of the longest path that Linux takes."""
+
 _MAX_MARGIN: Final = 4
 _MAX_RATIO: Final = 16
 
@@ -129,6 +132,7 @@ class ImageOptions:
         store: "raw" pixels, or each picture as a "jpeg", which the loader decodes.
         quality: Of the JPEGs, 1 to 100; None for 95.
         compress: "zstd" or "blosc-lz4": each picture and mask compressed without loss, for zarr.
+        key_bytes: Room for the names of photos that are added later; None for the longest of now.
     """
 
     sizes: tuple[tuple[int, int], ...]
@@ -158,6 +162,7 @@ class ImageOptions:
     store: Store = "raw"
     quality: int | None = None
     compress: Compression | None = None
+    key_bytes: int | None = None
 
     def __post_init__(self) -> None:
         """Refuse values outside their range."""
@@ -184,6 +189,8 @@ class ImageOptions:
                 raise ValueError(f"{name}={getattr(self, name)!r}: expected one of {allowed}")
         if self.grayscale and self.alpha == "keep":
             raise ValueError("grayscale and alpha='keep': RGBA is stored, or one channel of grey")
+        if self.key_bytes is not None and not 1 <= self.key_bytes <= MAX_KEY_NBYTES:
+            raise ValueError(f"key_bytes={self.key_bytes}: expected 1 to {MAX_KEY_NBYTES}")
         self._check_buckets()
         self._check_masks()
         self._check_metadata()

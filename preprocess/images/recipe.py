@@ -73,6 +73,8 @@ class ImageRecipe:
         for name in ("store", "quality", "compress"):
             del values[name]
         changed |= self.chosen.storage.recorded()
+        if self.chosen.key_bytes is None:
+            del values["key_bytes"]  # datasets are older than this option
         if self.chosen.fit == BUCKET:
             found = {size_name(size): self.chosen.buckets(size) for size in self.chosen.sizes}
             changed["buckets"] = {name: [list(s) for s in shapes] for name, shapes in found.items()}
