@@ -73,14 +73,15 @@ def encoded(column: Any, name: str, key: str) -> Any:
     numbers[used] = np.arange(len(used), dtype=np.int32)
     # What lies in the places of missing ones may be beyond the values.
     found = pa.array(numbers.take(places, mode="clip"), mask=missing)
-    return pa.DictionaryArray.from_arrays(found, taken)
+    return pa.DictionaryArray.from_arrays(found, taken, safe=False)  # they are within
 
 
 def _by_appearance(places: "NDArray[np.intp]", count: int) -> "NDArray[np.intp]":
     """Return the different ones of places below `count`, in the order in which they come first."""
-    firsts = np.full(count, len(places), np.intp)
+    firsts = np.full(count, len(places), np.int32)
+    backwards = np.ascontiguousarray(places[::-1])
     # Of several that are assigned to one place the last one stays, as NumPy promises.
-    firsts[places[::-1]] = np.arange(len(places))[::-1]
+    firsts[backwards] = np.arange(len(places) - 1, -1, -1, dtype=np.int32)
     return places[np.sort(firsts[firsts < len(places)])]
 
 
@@ -93,7 +94,7 @@ def as_strings(column: Any) -> Any:
         values.validate(full=True)
     except pa.ArrowInvalid:
         return None
-    return pa.DictionaryArray.from_arrays(column.indices, values)
+    return pa.DictionaryArray.from_arrays(column.indices, values, safe=False)
 
 
 def invalid_rows(columns: Mapping[str, Any]) -> dict[int, str]:

@@ -281,11 +281,15 @@ _AS_DICTIONARY: Final = frozenset(
 
 
 def _batch_rows(file: "pyarrow.parquet.ParquetFile", groups: range) -> int:
-    """Return how many rows hold about a block."""
+    """Return how many rows hold about a block: of a group of rows, parts of one size."""
     metadata = [file.metadata.row_group(index) for index in groups]
     rows: int = sum(group.num_rows for group in metadata)
     nbytes: int = sum(group.total_byte_size for group in metadata)
-    return max(1, min(_MAX_ROWS, rows * BLOCK_NBYTES // max(1, nbytes)))
+    wanted = max(1, min(_MAX_ROWS, rows * BLOCK_NBYTES // max(1, nbytes)))
+    # What is left over at the end of a group would be a small block of its own.
+    largest: int = max(group.num_rows for group in metadata)
+    parts = max(round(largest / wanted), -(-largest // _MAX_ROWS))
+    return -(-largest // parts) if largest > wanted else wanted
 
 
 def _read_arrow(root: Path, item: Item, options: TableOptions) -> Iterator[RawBlock]:
