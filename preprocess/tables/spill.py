@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -129,9 +129,13 @@ def write_block(block: Block, folder: Path, origin: Origin) -> SpilledBlock:
     )
 
 
+_TOGETHER: Final = 1 << 20
+"""Bytes that are written at a time: Arrow gives some hundred pieces to a block."""
+
+
 @dataclass(slots=True)
 class _Sink:
-    """What Arrow writes a block to: as it comes, where a buffer of Arrow's grows and is copied.
+    """What Arrow writes a block to, where a buffer of its own would grow and be copied each time.
 
     Attributes:
         descriptor: Of the file.
@@ -144,19 +148,25 @@ class _Sink:
     nbytes: int = 0
     crc32c: int = 0
     closed: bool = False
+    _held: bytearray = field(default_factory=bytearray)
 
     def write(self, data: Any) -> None:
-        """Write all of some bytes."""
-        view = memoryview(data)
-        write_all(self.descriptor, view)
-        self.nbytes += view.nbytes
-        self.crc32c = extend(self.crc32c, np.frombuffer(view, np.uint8))
+        """Take some bytes."""
+        self._held += memoryview(data)
+        if len(self._held) >= _TOGETHER:
+            self.flush()
 
     def flush(self) -> None:
-        """Do nothing: nothing is held back."""
+        """Write all bytes that are held."""
+        # The traceback of a failure holds on to these: no more can be added to them.
+        held, self._held = self._held, bytearray()
+        write_all(self.descriptor, held)
+        self.nbytes += len(held)
+        self.crc32c = extend(self.crc32c, np.frombuffer(held, np.uint8))
 
     def close(self) -> None:
-        """Leave the file to who has opened it."""
+        """Write nothing more: after a failure the descriptor may be another file's by now."""
+        self._held = bytearray()
         self.closed = True
 
 
@@ -174,8 +184,10 @@ def _write_ipc(block: Block, sink: _Sink) -> None:
     table = pa.table([*columns, pa.array(block.rows)], names=[*table.column_names, _ROW])
     key = block.key.encode(errors="surrogateescape")
     table = table.replace_schema_metadata({_KEY: key})
-    with pa.PythonFile(sink, mode="w") as file, pa.ipc.new_file(file, table.schema) as writer:
-        writer.write_table(table)
+    with pa.PythonFile(sink, mode="w") as file:
+        with pa.ipc.new_file(file, table.schema) as writer:
+            writer.write_table(table)
+        sink.flush()
 
 
 def _narrow(column: "pa.ChunkedArray", evidence: Evidence | None) -> "pa.ChunkedArray | pa.Array":
