@@ -3,13 +3,10 @@
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-
-import numpy as np
-from google_crc32c import extend
 
 from loaders.errors import FormatError, MissingShardError
 from loaders.format.files import (
@@ -17,11 +14,11 @@ from loaders.format.files import (
     publish,
     read_json,
     to_json,
-    write_all,
     write_atomically,
 )
 from preprocess.errors import SampleError
 from preprocess.tables.block import Block, Evidence
+from preprocess.tables.block_sink import BlockSink
 from preprocess.tables.buffers import filled, validity
 from preprocess.tables.left_out import LeftOut, SpilledErrors, errors_of, left_out_json, left_out_of
 from preprocess.tables.work import SPILL
@@ -110,11 +107,11 @@ def write_block(block: Block, folder: Path, origin: Origin) -> SpilledBlock:
         OSError: The file could not be written.
     """
     path = folder / f"{origin.index:08d}.arrow"
-    sink = _Sink(-1)
+    sink = BlockSink(-1)
     if len(block.rows):
         temporary = path.with_name(f"tmp-{path.name}")
         with temporary.open("wb", buffering=0) as file:
-            sink = _Sink(file.fileno())
+            sink = BlockSink(file.fileno())
             _write_ipc(block, sink)
         # Not made durable: a checksum tells whether the file is whole when it is used again.
         publish(temporary, path)
@@ -129,48 +126,7 @@ def write_block(block: Block, folder: Path, origin: Origin) -> SpilledBlock:
     )
 
 
-_TOGETHER: Final = 1 << 20
-"""Bytes that are written at a time: Arrow gives some hundred pieces to a block."""
-
-
-@dataclass(slots=True)
-class _Sink:
-    """What Arrow writes a block to, where a buffer of its own would grow and be copied each time.
-
-    Attributes:
-        descriptor: Of the file.
-        nbytes: Written so far.
-        crc32c: Of them.
-        closed: Arrow asks for it.
-    """
-
-    descriptor: int
-    nbytes: int = 0
-    crc32c: int = 0
-    closed: bool = False
-    _held: bytearray = field(default_factory=bytearray)
-
-    def write(self, data: Any) -> None:
-        """Take some bytes."""
-        self._held += memoryview(data)
-        if len(self._held) >= _TOGETHER:
-            self.flush()
-
-    def flush(self) -> None:
-        """Write all bytes that are held."""
-        # The traceback of a failure holds on to these: no more can be added to them.
-        held, self._held = self._held, bytearray()
-        write_all(self.descriptor, held)
-        self.nbytes += len(held)
-        self.crc32c = extend(self.crc32c, np.frombuffer(held, np.uint8))
-
-    def close(self) -> None:
-        """Write nothing more: after a failure the descriptor may be another file's by now."""
-        self._held = bytearray()
-        self.closed = True
-
-
-def _write_ipc(block: Block, sink: _Sink) -> None:
+def _write_ipc(block: Block, sink: BlockSink) -> None:
     import pyarrow as pa
 
     table = block.table
