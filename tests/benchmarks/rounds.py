@@ -29,8 +29,8 @@ def alternate(
     runs: Runs = {name: [] for name in names}
     for number in range(rounds):
         start = number % len(names)
-        turned = names[start:] + names[:start]
-        for name in turned if number % 2 == 0 else reversed(turned):
+        order = names[::-1] if number % 2 else names
+        for name in order[start:] + order[:start]:
             between()
             begin = time.perf_counter()
             own_seconds = contenders[name]()

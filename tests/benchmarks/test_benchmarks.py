@@ -9,6 +9,7 @@ import pytest
 from tests.benchmarks import (
     blocks_rate,
     cold_rate,
+    durability_cost,
     gather_rate,
     inputs,
     kernel_rate,
@@ -29,7 +30,7 @@ def test_contenders_take_turns_and_every_run_is_kept() -> None:
         "own": lambda: 2.0,
     }
     runs = alternate(contenders, 3, between=lambda: called.append("-"))
-    assert called == ["-", "a", "-", "b", "-", "-", "b", "-", "-", "a", "-", "-", "a", "-", "b"]
+    assert called == ["-", "a", "-", "b", "-", "-", "b", "-", "a", "-", "-", "-", "a", "-", "b"]
     assert runs["own"] == [2.0, 2.0, 2.0]
     assert [len(seconds) for seconds in runs.values()] == [3, 3, 3]
 
@@ -40,6 +41,16 @@ def test_ratios_are_paired_by_round_and_reported_with_their_range() -> None:
     lines = report("title", runs, count=10, unit="photos", reference="ours")
     assert "5.0 photos/s  time / ours: 1.00 (1.00 to 1.00)" in lines[1]
     assert "time / ours: 2.00 (1.00 to 4.00)  seconds: 2.000 2.000 16.000" in lines[2]
+
+
+def test_durability_cost_turns_off_what_it_names_and_puts_it_back(tmp_path: Path) -> None:
+    import os
+
+    before = os.fsync
+    runs = durability_cost.measure(None, tmp_path, count=3, photo_size=(96, 64), rounds=1)
+    assert sorted(runs) == sorted(durability_cost.WITHOUT)
+    assert os.fsync is before
+    show(report("tiny", runs, count=3, unit="photos", reference=durability_cost.OURS))
 
 
 def test_given_photos_are_copied_and_too_few_are_refused(tmp_path: Path) -> None:
