@@ -3,8 +3,7 @@
 Each of them runs in a Python of its own that has it (`images_peers_serve`), from the same random
 images in its own format: raw uint8, uncompressed, read as its documentation advises. All stay open
 and take turns, one epoch each; for every one its best setting counts, without and with 2 worker
-processes. Of others, what comes before the first batch of an epoch and after its last is left out;
-ours is timed whole.
+processes. Epochs are timed whole; workers stay from one to the next where the package lets them.
 
 Run: python -m tests.benchmarks.images_peers [--litdata-python PYTHON] ... (one for each)
 """

@@ -6,8 +6,8 @@ Needs NumPy, torch and that one package; nothing of this project.
 Run: PYTHON -m tests.benchmarks.images_peers_serve NAME DATASET FOLDER BATCH_SIZE WORKERS
 It writes FOLDER if there is none, serves one epoch in which every image must come once or, in a
 last batch that is not full, not at all, says so on stdout, and then the seconds of one more epoch
-for every line on stdin. What comes before the first batch and after the last, as the start and the
-end of workers, is left out, and the seconds are scaled.
+for every line on stdin, scaled to as many batches as ours. Workers stay from epoch to epoch where
+the package lets them; their end is left out.
 """
 
 import importlib.metadata
@@ -373,11 +373,13 @@ def _check(asked: Asked, epoch: Epoch) -> int:
 
 
 def _timed(epoch: Epoch, batches: int, wanted: int) -> float:
-    """Return the seconds of an epoch, from its first batch to its last, scaled to all `wanted`."""
-    served = epoch()
-    next(served)
+    """Return the seconds of an epoch, up to its last batch, scaled to all `wanted`.
+
+    From its very start: who has 500 batches ahead has them done with the first one.
+    """
     begin = time.perf_counter()
-    timed = sum(1 for _ in itertools.islice(served, batches - 1))
+    served = epoch()
+    timed = sum(1 for _ in itertools.islice(served, batches))
     seconds = time.perf_counter() - begin
     for _ in served:  # workers end, outside the timing
         pass
