@@ -66,22 +66,22 @@ def _copies(dataset: Path, batch_size: int) -> Iterator[Any]:
         yield buffer
 
 
-def first_batch_milliseconds(dataset: Path, side: int, batch_size: int) -> float:
-    """Return the time from the construction of a `Loader` to its first batch."""
+def first_batch_milliseconds(dataset: Path, side: int, batch_size: int) -> tuple[float, float]:
+    """Return the time from the construction of a `Loader` to its first batch: clock, processors."""
     from loaders import Loader, open_dataset
 
     data = open_dataset(dataset, size=side)
-    begin = time.perf_counter()
+    begin, cpu = time.perf_counter(), time.process_time()
     batches = iter(Loader(data, batch_size))
     batch = next(batches)
-    milliseconds = (time.perf_counter() - begin) * 1e3
+    seconds, cpu = time.perf_counter() - begin, time.process_time() - cpu
     del batch, batches
-    return milliseconds
+    return seconds * 1e3, cpu * 1e3
 
 
 def measure(
     dataset: Path, side: int, *, batch_size: int, step_seconds: float, rounds: int
-) -> tuple[dict[str, list[Steps]], list[float]]:
+) -> tuple[dict[str, list[Steps]], list[tuple[float, float]]]:
     """Give the epochs of ours and of plain copies, in turns, and milliseconds to first batches."""
     from loaders import Loader, open_dataset
 
@@ -124,8 +124,9 @@ def main() -> None:
         cpu = [f"{epoch.cpu:.1f}" for epoch in epochs]
         show([f"  {name}: mean wait {' '.join(waits)} ms, longest {' '.join(longest)} ms"])
         show([f"    processors {' '.join(cpu)} microseconds an image"])
-    shown = " ".join(f"{value:.1f}" for value in firsts)
-    show([f"  first batch, median {statistics.median(firsts):.1f} ms after construction: {shown}"])
+    for name, values in zip(("clock", "processors"), zip(*firsts, strict=True), strict=True):
+        shown = f"median {statistics.median(values):.1f} ms: {' '.join(f'{v:.1f}' for v in values)}"
+        show([f"  first batch after construction, {name}, {shown}"])
 
 
 if __name__ == "__main__":
