@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from loaders.augment import Augment
     from loaders.batches import Loader
     from loaders.box_maps import boxes_to_original, boxes_to_stored
+    from loaders.bucket_batches import BucketBatches
     from loaders.dataset import ShardDataset, open_dataset
     from loaders.errors import (
         ChecksumError,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Augment",
+    "BucketBatches",
     "ChecksumError",
     "DeviceError",
     "FormatError",
@@ -69,6 +71,7 @@ __all__ = [
 
 _MODULES = {
     "Augment": "augment",
+    "BucketBatches": "bucket_batches",
     "Loader": "batches",
     "Mix": "mix",
     "Normalize": "normalize",

@@ -41,13 +41,17 @@ _POOLED_FROM: Final = 1 << 16
 where a page costs the kernel 3 microseconds that takes longer than to fill it."""
 
 _POOLED_NBYTES: Final = 1 << 25
-"""Bytes up to which small arrays of one layout are kept, for batches that are made together."""
+"""Bytes up to which small arrays of one size are kept, for batches that are made together."""
 
 _ALIKE: Final = 2
-"""Arrays of one layout in a batch, as x and y are."""
+"""Arrays of one size in a batch, as x and y are."""
 
-_LAYOUTS: Final = 8
-"""Shapes and types of which arrays are kept: samples of many lengths would pile up."""
+_SIZES: Final = 8
+"""Sizes of which arrays are kept: samples of many lengths would pile up."""
+
+_SIZE_BITS: Final = 4
+"""Leading bits that tell sizes apart: arrays of about the same size, as batches of pictures of
+several shapes are, share memory of which at most an eighth is not used, nor ever touched."""
 
 Block = TypeVar("Block")
 Result = TypeVar("Result")
@@ -62,12 +66,12 @@ class BufferPool:
     over it holds it, so a batch that is kept is never overwritten.
 
     Args:
-        limit: Arrays of one layout that are kept, where they are large.
+        limit: Arrays of one size that are kept, where they are large.
     """
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._kept: dict[tuple[tuple[int, ...], np.dtype[Any]], deque[NDArray[Any]]] = {}
+        self._kept: dict[int, deque[NDArray[np.uint8]]] = {}
         self._lock = threading.Lock()
         # How many references a free array has here differs between versions of Python.
         alone = deque([np.empty(1, np.uint8)])
@@ -78,23 +82,24 @@ class BufferPool:
         nbytes = dtype.itemsize * math.prod(shape)
         if nbytes < _POOLED_FROM:
             return np.empty(shape, dtype)
-        layout = shape, dtype
+        coarse = nbytes.bit_length() - _SIZE_BITS
+        size = -(-nbytes >> coarse) << coarse
         with self._lock:
-            arrays = self._kept.pop(layout, None) or deque()
-            self._kept[layout] = arrays  # the last is the one that was used last
-            free = _first_free(arrays, self._free_count)
-            if free is not None:
-                return free
-            most = min(_POOLED_NBYTES // nbytes, _ALIKE * _TOGETHER * self._limit)
-            if len(arrays) >= max(self._limit, most):
-                arrays.popleft()
-            arrays.append(np.empty(shape, dtype))
-            if len(self._kept) > _LAYOUTS:
-                del self._kept[next(iter(self._kept))]
-            return arrays[-1]
+            arrays = self._kept.pop(size, None) or deque()
+            self._kept[size] = arrays  # the last is the one that was used last
+            found = _first_free(arrays, self._free_count)
+            if found is None:
+                most = min(_POOLED_NBYTES // size, _ALIKE * _TOGETHER * self._limit)
+                if len(arrays) >= max(self._limit, most):
+                    arrays.popleft()
+                found = np.empty(size, np.uint8)
+                arrays.append(found)
+                if len(self._kept) > _SIZES:
+                    del self._kept[next(iter(self._kept))]
+            return np.ndarray(shape, dtype, found)  # 0.3 microseconds, as views of views 1
 
 
-def _first_free(arrays: deque[NDArray[Any]], free_count: int) -> NDArray[Any] | None:
+def _first_free(arrays: deque[NDArray[np.uint8]], free_count: int) -> NDArray[np.uint8] | None:
     for array in arrays:
         if sys.getrefcount(array) == free_count:
             return array

@@ -12,11 +12,13 @@ from loaders.device import check_device
 from loaders.errors import SelectionError
 from loaders.feed import VALID, Feed, open_feed
 from loaders.finish import Finish
+from loaders.groups import groups_of
 from loaders.normalize import Normalize
 from loaders.order import Shuffle, chosen_shuffle, chosen_window
 from loaders.residency import Residency, chosen_place
 from loaders.sampling import Last, Share, chosen_last, chosen_ranks
-from loaders.state import Course, fingerprint_of, tokens_each
+from loaders.schedule import Schedule, check_full
+from loaders.state import Course, State, fingerprint_of, tokens_each
 from loaders.views import Gatherable
 from loaders.wanted import Plan
 
@@ -27,12 +29,13 @@ class _Place:
 
     Attributes:
         epoch: Its number.
-        samples: How many of the epoch's were handed out by all ranks together.
+        taken: How many of the epoch's were handed out by all ranks together, of each group of
+            samples that batches are made of.
         begun: Whether the pass has begun; the next one is then another epoch.
     """
 
-    epoch: int = 0
-    samples: int = 0
+    epoch: int
+    taken: tuple[int, ...]
     begun: bool = False
 
 
@@ -46,6 +49,9 @@ class Loader:
     With several ranks each takes its part of the same global batches, and all of them get the same
     number of batches. `state_dict` says in a few integers where the loader stands, and
     `load_state_dict` continues with the very next sample, for any batch size and number of ranks.
+
+    Pictures in buckets come in batches of one bucket, at each step the same on every rank: what is
+    said below of a last batch is then said of the last of each bucket.
 
     Copies, pickled ones too, open their own files, keep their own samples where these are resident,
     and go on after the last sample that was handed out.
@@ -120,22 +126,22 @@ class Loader:
             world_size=world_size,
             last=chosen_last(drop_last=drop_last, last=last),
         )
-        if self._share.last == "drop" and 0 < len(dataset) < self._share.step:
-            ranks = f" on each of {world_size} ranks" if world_size > 1 else ""
-            remedy = "drop_last=False" if world_size == 1 else 'last="wrap"'
-            raise SelectionError(
-                f"batch_size={batch_size}{ranks}: {dataset.path} has {len(dataset)} "
-                f"{dataset.split} samples, so no batch is full; use a smaller batch_size or "
-                f"{remedy}"
-            )
+        groups = groups_of(dataset)
+        self.shuffle = chosen_shuffle(shuffle)
+        self._schedule = Schedule.of(self._share, groups, seed=seed, shuffle=bool(shuffle))
+        check_full(dataset, self._schedule, groups)
         if self._share.last == "pad" and VALID in {part.name for part in dataset.views}:
             raise SelectionError(
                 f'{dataset.path}: last="pad" adds {VALID!r} to batches, which have one already: '
                 'use last="drop"'
             )
+        if groups is not None and self.shuffle == "block":
+            raise SelectionError(
+                f'{dataset.path}: shuffle="block": each bucket would want a window of its own: '
+                "use shuffle=True"
+            )
         self.dataset = dataset
         self.batch_size = batch_size
-        self.shuffle = chosen_shuffle(shuffle)
         self.window = chosen_window(dataset, blocks=self.shuffle == "block", window=window)
         self.seed = seed
         self.rank = rank
@@ -145,18 +151,19 @@ class Loader:
         self.residency = chosen_place(dataset, residency, self.device, rank, world_size)
         self._plan = Plan(
             dataset=dataset,
-            share=self._share,
+            schedule=self._schedule,
+            groups=groups,
             shuffle=self.shuffle,
             window=self.window,
             seed=seed,
             announced=self.residency == "disk",
         )
         self._finish = Finish.on(dataset, self.device, augment, normalize, seed)
-        self._place = _Place()
+        self._place = _Place(0, self._schedule.nothing)
 
     def __len__(self) -> int:
         """Return the batches in a whole epoch, on each rank alike."""
-        return len(self._share.starts())
+        return len(self._schedule)
 
     def set_epoch(self, epoch: int) -> None:
         """Choose the epoch of the next pass; without this each pass is the next one.
@@ -166,20 +173,21 @@ class Loader:
         if type(epoch) is not int or epoch < 0:
             raise SelectionError(f"epoch={epoch!r}: expected an integer of at least 0")
         if self._place.begun or epoch != self._place.epoch:
-            self._place = _Place(epoch)
+            self._place = _Place(epoch, self._schedule.nothing)
 
-    def state_dict(self) -> dict[str, int | bool | str]:
+    def state_dict(self) -> State:
         """Return where the loader stands, the same on every rank.
 
         Returns:
             "epoch" and "samples", how many of the epoch all ranks together were handed out: batches
             that the loop has got, not those that are ready ahead of it. "tokens" likewise where
-            every sample has the same number of them. The rest names what they belong to.
+            every sample has the same number of them, "buckets" the samples of each bucket where
+            there are buckets. The rest names what they belong to.
 
         Raises:
             SelectionError: The dataset has no fingerprint.
         """
-        return self._course.state(self._place.epoch, self._place.samples)
+        return self._course.state(self._place.epoch, self._place.taken)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Let the next pass continue with the sample after the last that was handed out.
@@ -194,7 +202,7 @@ class Loader:
         self._place = _Place(*self._course.place(state))
 
     def __getstate__(self) -> dict[str, Any]:
-        place = _Place(self._place.epoch, self._place.samples)
+        place = _Place(self._place.epoch, self._place.taken)
         state = {**self.__dict__, "_place": place}
         state.pop("_feed", None)  # its threads, buffers and resident samples are made anew
         return state
@@ -215,6 +223,7 @@ class Loader:
             count=len(self.dataset),
             fingerprint=fingerprint_of(self.dataset),
             tokens_each=tokens_each(self.dataset),
+            buckets=None if self._plan.groups is None else self._plan.groups.counts,
         )
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
@@ -227,25 +236,24 @@ class Loader:
 
     def _run(self) -> Generator[dict[str, Any], None, None]:
         feed = self._feed  # first: no epoch has begun where this fails
-        place = _Place(self._place.epoch + 1) if self._place.begun else self._place
+        place = self._place
+        if place.begun:
+            place = _Place(place.epoch + 1, self._schedule.nothing)
         place.begun = True
         self._place = place
-        starts = self._share.starts(place.samples)
-        wanted = self._plan.batches(place.epoch, starts)
+        wanted = self._plan.batches(place.epoch, place.taken)
         batches = feed.run(wanted, place.epoch)
         try:
-            for start in starts:
+            for step in self._schedule.steps(place.epoch, place.taken):
                 # Not kept in a name, which would keep a batch's memory from being used again.
-                yield _handed(
-                    next(batches), place, min(start + self._share.step, len(self.dataset))
-                )
+                yield _handed(next(batches), place, step.taken)
         finally:
             batches.close()
             wanted.close()
-        place.epoch, place.samples, place.begun = place.epoch + 1, 0, False
+        place.epoch, place.taken, place.begun = place.epoch + 1, self._schedule.nothing, False
 
 
-def _handed(batch: dict[str, Any], place: _Place, samples: int) -> dict[str, Any]:
+def _handed(batch: dict[str, Any], place: _Place, taken: tuple[int, ...]) -> dict[str, Any]:
     """Note that a batch leaves for the loop."""
-    place.samples = samples
+    place.taken = taken
     return batch

@@ -10,14 +10,17 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from loaders.buckets import BucketPictures, Buckets, Shape
 from loaders.errors import FormatError, SelectionError
 from loaders.format.promised import expect_sizes
 from loaders.format.spec import (
     Manifest,
     read_manifest,
 )
+from loaders.groups import Groups
 from loaders.images import Shown, Size, image_views
 from loaders.samples import CLASS, Batch, SampleDataset
+from loaders.selection import pick
 from loaders.split_columns import SplitColumns
 from loaders.views import Part, Take, View, fresh
 
@@ -66,7 +69,8 @@ class ShardDataset(SampleDataset):
     `ds[i]` is one sample, `ds.__getitems__([...])` a whole batch in one gather; both are dicts by
     field name: "image" uint8 or uint16 [C, H, W] or [B, C, H, W] in channels_last strides, "label"
     (where stored) an int or int64 [B], "key" the item's path or a list of them. Where pictures
-    differ in size a batch has a list of them. All of it is private memory: changing it never
+    differ in size a batch has a list of them; where they are in buckets it takes samples of one.
+    All of it is private memory: changing it never
     reaches the files.
 
     Pickles as its path and options, so worker processes open their own maps. Maps are read-only
@@ -112,8 +116,8 @@ class ShardDataset(SampleDataset):
         expect_sizes(path, self.manifest, split)
         self._columns = SplitColumns(path, split, self.manifest, verify=verify)
         make = _VIEWS[self.manifest.kind]
-        fill = self.manifest.recipe.get("mask_padding", 0)
-        self.shown = make(self._spec, size, str(path), self._columns, padded=padded, mask_fill=fill)
+        recipe = self.manifest.recipe
+        self.shown = make(self._spec, size, str(path), self._columns, padded=padded, recipe=recipe)
         self.views: tuple[Part, ...] = tuple(p for shown in self.shown for p in shown.parts())
         self._fields = [shown.field.name for shown in self.shown]
         self._show_all(self._spec.count)
@@ -143,6 +147,29 @@ class ShardDataset(SampleDataset):
     def is_ragged(self) -> bool:
         """Whether something of a sample differs in size from sample to sample."""
         return any(shown.field.ragged for shown in self.shown)
+
+    @property
+    def buckets(self) -> dict[Shape, int]:
+        """Shape, (width, height) in pixels, of each bucket -> its samples; {} without buckets.
+
+        Raises:
+            MissingShardError: A shard is not there.
+            FormatError: A picture has the shape of none.
+        """
+        found, groups = self._buckets, self.groups
+        if found is None or groups is None:
+            return {}
+        return dict(zip(found.shapes, groups.counts, strict=True))
+
+    @property
+    def groups(self) -> Groups | None:
+        """The samples of each bucket; None without buckets."""
+        found = self._buckets
+        return None if found is None else Groups.of(pick(found.codes, self._chosen), found.names)
+
+    @property
+    def _buckets(self) -> Buckets | None:
+        return next((s.buckets for s in self.shown if isinstance(s, BucketPictures)), None)
 
     @property
     def fingerprint(self) -> str:

@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from loaders.augment import Augment
+from loaders.buckets import BucketPictures
 from loaders.device_rows import LEVELS
 from loaders.errors import ImageTypeError, NormalizeError, SelectionError
 from loaders.normalize import Normalize, normalize_innermost
-from loaders.views import Gatherable
+from loaders.views import Gatherable, Part
 
 IMAGE: Final = "image"
 
@@ -39,13 +40,13 @@ class Finish:
         augment: Cuts, flips and scales the images.
         normalize: Makes them floats, after that.
         seed: Of the loader; fixes the random cuts, with the epoch.
-        size: Height and width of stored images.
+        image: What says how large the stored images of a batch are; None where nobody asks.
     """
 
     augment: Augment | None
     normalize: Normalize | None
     seed: int
-    size: tuple[int, int] = (0, 0)
+    image: Part | None = None
 
     @classmethod
     def on(
@@ -65,10 +66,14 @@ class Finish:
         """
         if augment is None and normalize is None:
             return cls(None, None, seed)
-        high, wide, channels = _image_shape(dataset, "augment" if augment else "normalize")
+        image = _image_part(dataset, "augment" if augment else "normalize")
+        shape, _ = image.layout(np.empty(0, np.int64))
+        channels = shape[-1]
         if augment is not None:
             _refuse_paired(dataset)
-            augment.boxes.check(high, wide)
+            buckets = image.buckets.shapes if isinstance(image, BucketPictures) else ()
+            for wide, high in buckets or [(shape[2], shape[1])]:
+                augment.boxes.check(high, wide)
         if normalize is not None and channels != len(normalize.scale):
             raise NormalizeError(
                 f"{dataset.path}: images have {channels} channels, normalize has statistics of "
@@ -78,7 +83,7 @@ class Finish:
         moved = None if normalize is None else copy.deepcopy(normalize).to(device)
         if device.type == "cuda":  # they are read on a stream that knows nothing of this one
             torch.cuda.synchronize(device)
-        return cls(augment, moved, seed, (high, wide))
+        return cls(augment, moved, seed, image)
 
     @property
     def at_once(self) -> Mapping[str, Normalize]:
@@ -87,17 +92,21 @@ class Finish:
             return {}
         return {IMAGE: self.normalize}
 
-    def draw(self, positions: NDArray[np.int64], epoch: int) -> dict[str, NDArray[np.int32]]:
+    def draw(
+        self, indices: NDArray[np.int64], positions: NDArray[np.int64], epoch: int
+    ) -> dict[str, NDArray[np.int32]]:
         """Return what has to be known of a batch: the boxes of its samples, if any.
 
         Args:
-            positions: [B] places of the samples in the epoch. Not which samples they are: one that
-                is drawn again, as by `Weighted`, would be shown as it was before.
+            indices: [B] the samples, of which images are as large as they are.
+            positions: [B] their places in the epoch, by which they are cut. Not which samples they
+                are: one that is drawn again, as by `Weighted`, would be shown as it was before.
             epoch: Its number.
         """
-        if self.augment is None:
+        if self.augment is None or self.image is None:
             return {}
-        return {BOXES: self.augment.draw(positions, *self.size, seed=self.seed, epoch=epoch)}
+        (_, high, wide, _), _ = self.image.layout(indices)
+        return {BOXES: self.augment.draw(positions, high, wide, seed=self.seed, epoch=epoch)}
 
     def rows(self, rows: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Augment and normalize the images among the rows of a batch.
@@ -135,23 +144,23 @@ def _refuse_paired(dataset: Gatherable) -> None:
         )
 
 
-def _image_shape(dataset: Gatherable, option: str) -> tuple[int, int, int]:
-    """Return height, width and channels of the images of a dataset, if they are stored integers."""
+def _image_part(dataset: Gatherable, option: str) -> Part:
+    """Return what says how large the images of a dataset are, if they are stored integers."""
     for part in dataset.views:
         if part.name != IMAGE:
             continue
-        if not part.fixed:
+        if not (part.fixed or isinstance(part, BucketPictures)):
             raise ImageTypeError(
                 f"{dataset.path}: {option}: pictures of different sizes are no one tensor: store "
                 f"one size, or leave {option} out and work on each in the training loop"
             )
-        shape, dtype = part.layout(np.zeros(1, np.int64))
+        shape, dtype = part.layout(np.empty(0, np.int64))
         if dtype.name not in _STORED or len(shape) != 4:
             raise ImageTypeError(
                 f"{dataset.path}: {option}: field {IMAGE!r} is {dtype.name} {list(shape[1:])}, "
                 "expected images, uint8 or uint16 [H, W, C]"
             )
-        return shape[1], shape[2], shape[3]
+        return part
     raise SelectionError(
         f"{dataset.path}: {option}: samples have no {IMAGE!r}, only "
         f"{', '.join(repr(part.name) for part in dataset.views)}: leave {option} out"

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from loaders.buckets import BucketPictures, Buckets, recorded_shapes
 from loaders.errors import FormatError, SelectionError
 from loaders.format.fields import FieldSpec
 from loaders.format.spec import SplitSpec
@@ -28,7 +29,7 @@ _ON_HOST: Final = frozenset({"page", "transform"})
 """Roles of what describes a sample, and is no input of a model."""
 
 
-Shown = View | RaggedField
+Shown = View | RaggedField | BucketPictures
 """One or two entries of a batch, and how they are filled."""
 
 
@@ -39,7 +40,7 @@ def image_views(
     columns: SplitColumns,
     *,
     padded: bool,
-    mask_fill: Any,
+    recipe: Mapping[str, Any],
 ) -> tuple[Shown, ...]:
     """Choose what samples show: one image size and what belongs to it, labels, the key.
 
@@ -49,53 +50,75 @@ def image_views(
         where: Names the dataset in errors.
         columns: What is stored.
         padded: Whether what differs in size is given as one tensor with a mask, not as a list.
-        mask_fill: What masks are filled up with then, as the manifest has it; all else with zeros.
+        recipe: As the manifest has it: what masks are filled up with then, all else with zeros;
+            and the shapes of buckets.
 
     Raises:
-        FormatError: Masks cannot hold that.
+        FormatError: Masks cannot hold that, or these are no shapes.
         SelectionError: The size is not stored, or several are and none was chosen; or there is
             nothing to pad.
         FormatError: Nothing says how large pictures of any size are.
     """
-    stored = {f.name.removeprefix(_PREFIX): f for f in split.fields if f.role == "image"}
-    name = _size_name(size, where) if size is not None else None
-    if name is None and len(stored) == 1:
-        name = next(iter(stored))
-    if name not in stored:
-        asked = "no size was chosen" if name is None else f"no size {name}"
-        raise SelectionError(f"{where}: {asked}; stored are {', '.join(stored)}: give size=...")
-    if padded and not any(field.ragged for field in split.fields):
-        raise SelectionError(f"{where}: padded=True: all samples have one size, leave it out")
+    name = _stored_size(split, size, where)
+    shapes = recorded_shapes(recipe, name, where)
+    differing = {field.role for field in split.fields if field.ragged}
+    if padded and not (differing if shapes is None else differing - _PIXELS):
+        of = "" if shapes is None else " of a batch"
+        raise SelectionError(f"{where}: padded=True: all samples{of} have one size, leave it out")
+    buckets = None
+    if shapes is not None:
+        buckets = Buckets(columns, f"transform_{name}", shapes, where)
     names = {field.name for field in split.fields}
     views: list[Shown] = []
     for field in split.fields:
         entry = field.name.removesuffix(f"_{name}")
         if field.role in _OF_A_SIZE and entry not in _ENTRIES:
             continue  # of another size
-        if field.ragged:
-            transform = f"transform_{name}" if field.role in _PIXELS else None
-            if transform is not None and transform not in names:
-                raise FormatError(
-                    f"{where}: field {field.name!r} of pictures of any size has no {transform!r}, "
-                    'which says how large they are; run "prep check" or prepare it again'
-                )
-            views.append(
-                RaggedField(
-                    name=entry,
-                    field=field,
-                    columns=columns,
-                    transform=transform,
-                    padded=padded,
-                    fill=_fill(field, mask_fill, where),
-                )
+        if not field.ragged:
+            views += _fixed_view(field, entry)
+            continue
+        transform = f"transform_{name}" if field.role in _PIXELS else None
+        if transform is not None and transform not in names:
+            raise FormatError(
+                f"{where}: field {field.name!r} of pictures of any size has no {transform!r}, "
+                'which says how large they are; run "prep check" or prepare it again'
             )
-        elif field.role == "key":
-            views.append(View(name="key", field=field, show=show_keys, on_device=False))
-        elif field.role in _SHOWS:
-            on_device = field.role not in _ON_HOST
-            show = _SHOWS[field.role]
-            views.append(View(name=entry, field=field, show=show, on_device=on_device))
+        if transform is not None and buckets is not None:
+            views.append(BucketPictures(name=entry, field=field, buckets=buckets))
+            continue
+        views.append(
+            RaggedField(
+                name=entry,
+                field=field,
+                columns=columns,
+                transform=transform,
+                padded=padded,
+                fill=_fill(field, recipe.get("mask_padding", 0), where),
+            )
+        )
     return tuple(views)
+
+
+def _stored_size(split: SplitSpec, size: Size, where: str) -> str:
+    """Return the name of the size that is asked for, or of the only one."""
+    stored = [f.name.removeprefix(_PREFIX) for f in split.fields if f.role == "image"]
+    if size is None and len(stored) == 1:
+        return stored[0]
+    name = None if size is None else _size_name(size, where)
+    if name is None or name not in stored:
+        asked = "no size was chosen" if name is None else f"no size {name}"
+        raise SelectionError(f"{where}: {asked}; stored are {', '.join(stored)}: give size=...")
+    return name
+
+
+def _fixed_view(field: FieldSpec, entry: str) -> list[View]:
+    """Return how a field of fixed shape is shown, if it is."""
+    if field.role == "key":
+        return [View(name="key", field=field, show=show_keys, on_device=False)]
+    if field.role not in _SHOWS:
+        return []
+    on_device = field.role not in _ON_HOST
+    return [View(name=entry, field=field, show=_SHOWS[field.role], on_device=on_device)]
 
 
 def _fill(field: FieldSpec, mask_fill: Any, where: str) -> int:

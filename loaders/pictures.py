@@ -12,7 +12,10 @@ from torch import Tensor
 from loaders.format.fields import TRANSFORM, FieldSpec
 from loaders.split_columns import SplitColumns
 
-_RIGHT, _BOTTOM = 8, 9  # of the box that a whole picture fills, in its transform: its size
+RIGHT: Final = 8
+BOTTOM: Final = 9
+"""In a transform, of the box that a whole picture fills: its width and height."""
+
 COUNTS: Final = "_counts"
 """Ending of the array that says how many values each sample has."""
 
@@ -100,7 +103,7 @@ class RaggedField:
             return
         transforms = np.empty((len(indices), TRANSFORM), np.uint32)
         self.columns.rows_into(self.transform, indices, transforms)
-        sizes[:] = transforms[:, [_BOTTOM, _RIGHT]]
+        sizes[:] = transforms[:, [BOTTOM, RIGHT]]
         wrong = np.flatnonzero((sizes[:, 0] * sizes[:, 1] != lengths) | (lengths == 0))
         if len(wrong):
             bad = int(wrong[0])

@@ -13,6 +13,7 @@ from torch.utils.data import Dataset
 from torch.utils.data._utils.collate import default_collate_fn_map
 
 from loaders.errors import FormatError, SelectionError
+from loaders.groups import Groups
 from loaders.order import Epoch
 from loaders.selection import Chosen, is_whole, narrow, pick, stored_indices
 from loaders.views import Part, Take, checked_indices, fresh, gather_batch
@@ -73,6 +74,11 @@ class SampleDataset(Dataset[dict[str, Any]], ABC):
         """Begin with all stored samples, in their order."""
         self.span = count
         self._chosen = range(count)
+
+    @property
+    def groups(self) -> Groups | None:
+        """Samples that batches are to be made of, group by group; None where any will do."""
+        return None
 
     @property
     @abstractmethod

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -16,6 +16,9 @@ from loaders.token_views import TokenView
 from loaders.views import Gatherable
 
 STATE_VERSION: Final = 1
+
+State = dict[str, int | bool | str | list[int]]
+"""What a checkpoint keeps."""
 
 
 def fingerprint_of(dataset: Gatherable) -> str:
@@ -65,6 +68,7 @@ class Course:
         count: Samples in an epoch.
         fingerprint: Of the dataset.
         tokens_each: Tokens in every sample; None where that differs.
+        buckets: Samples of each group that batches are made of; None without groups.
     """
 
     seed: int
@@ -73,12 +77,22 @@ class Course:
     count: int
     fingerprint: str
     tokens_each: int | None
+    buckets: tuple[int, ...] | None = None
 
-    def state(self, epoch: int, samples: int) -> dict[str, int | bool | str]:
-        """Return the state of a loader that has handed out `samples` of an epoch."""
-        tokens = {} if self.tokens_each is None else {"tokens": samples * self.tokens_each}
-        place = {"version": STATE_VERSION, "epoch": epoch, "samples": samples, **tokens}
-        return {**place, **self._constant()}
+    def state(self, epoch: int, taken: Sequence[int]) -> State:
+        """Return the state of a loader.
+
+        Args:
+            epoch: In which it is.
+            taken: Samples of each group that it has handed out; of the only one, without groups.
+        """
+        samples = sum(taken)
+        state: State = {"version": STATE_VERSION, "epoch": epoch, "samples": samples}
+        if self.tokens_each is not None:
+            state["tokens"] = samples * self.tokens_each
+        if self.buckets is not None:
+            state["buckets"] = [*taken]
+        return {**state, **self._constant()}
 
     def _constant(self) -> dict[str, int | bool | str]:
         return {
@@ -89,8 +103,8 @@ class Course:
             "fingerprint": self.fingerprint,
         }
 
-    def place(self, state: Mapping[str, Any]) -> tuple[int, int]:
-        """Return the epoch of a state, and how many samples of it were handed out.
+    def place(self, state: Mapping[str, Any]) -> tuple[int, tuple[int, ...]]:
+        """Return the epoch of a state, and how many samples of each group were handed out.
 
         Raises:
             SelectionError: It is no state, or one of another course.
@@ -105,7 +119,8 @@ class Course:
                 "a newer one needs a newer prepshards"
             )
         constant = self._constant()
-        expected = {"version", "epoch", "samples", *constant} - {"window"}
+        grouped = set() if self.buckets is None else {"buckets"}
+        expected = {"version", "epoch", "samples", *grouped, *constant} - {"window"}
         unknown, missing = set(state) - expected - {"tokens", "window"}, expected - set(state)
         if unknown or missing:
             wrong = [f"unknown {name!r}" for name in sorted(map(str, unknown))]
@@ -131,4 +146,20 @@ class Course:
             raise SelectionError(
                 f"state: samples is {state['samples']} of {self.count} in an epoch"
             )
-        return state["epoch"], state["samples"]
+        return state["epoch"], self._taken(state)
+
+    def _taken(self, state: Mapping[str, Any]) -> tuple[int, ...]:
+        if self.buckets is None:
+            return (state["samples"],)
+        taken = state["buckets"]
+        whole = isinstance(taken, list | tuple) and len(taken) == len(self.buckets)
+        whole = whole and all(
+            type(own) is int and 0 <= own <= most
+            for own, most in zip(taken, self.buckets, strict=True)
+        )
+        if not whole or sum(taken) != state["samples"]:
+            raise SelectionError(
+                f"state: buckets is {taken!r}, expected samples of each of {len(self.buckets)} "
+                f"buckets, {state['samples']} in all"
+            )
+        return tuple(taken)

@@ -58,6 +58,11 @@ class Weighted:
                 "open_table returns, or a view of open_tokens such as .blocks(1024); a Mix has "
                 "weights of its own"
             )
+        if dataset.groups is not None:
+            raise SelectionError(
+                f"{dataset.path}: draws by weight are of all buckets, and batches of one: "
+                "ds.select(indices), where an index may come several times, weighs samples"
+            )
         count = len(dataset) if num_samples is None else num_samples
         if type(count) is not int or not (num_samples is None or 1 <= count <= MOST):
             raise SelectionError(

@@ -105,6 +105,7 @@ def info(path: Path, **options: Any) -> None:
     """Show what a dataset holds: splits, fields, shapes, counts, bytes, statistics."""
     from loaders.format.spec import read_manifest
     from preprocess.commands.terminal import describe, info_text, print_json, print_text
+    from preprocess.images.info import buckets_text, describe_buckets
     from preprocess.tables.info import describe_table, table_text
 
     manifest = read_manifest(path)
@@ -113,6 +114,9 @@ def info(path: Path, **options: Any) -> None:
         from preprocess.tokens.info import describe_tokens
 
         described["tokens"] = describe_tokens(manifest, path)
+    buckets = describe_buckets(manifest)
+    if buckets is not None:
+        described["buckets"] = buckets
     table = describe_table(manifest, path)
     if table is not None:
         described["table"] = table
@@ -120,6 +124,8 @@ def info(path: Path, **options: Any) -> None:
         print_json(described)
         return
     print_text(info_text(path, described))
+    if buckets is not None:
+        print_text(buckets_text(buckets))
     if table is not None:
         print_text(table_text(table))
     if manifest.kind == "tokens":

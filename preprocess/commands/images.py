@@ -15,9 +15,9 @@ from preprocess.values import ImageSizes, SizesCommand, join_sizes
 
 if TYPE_CHECKING:
     from preprocess.folders import LabelMode
-    from preprocess.images.options import Alpha, Background, ImageOptions, MetadataOptions
+    from preprocess.images.options import Alpha, Background, Fitted, ImageOptions, MetadataOptions
     from preprocess.images.policy import Depth, Icc, Pages
-    from preprocess.images.resize import Fit, Resample
+    from preprocess.images.resize import Resample
 
 
 @click.command(cls=SizesCommand, short_help="Resize a folder of photos to one or more sizes.")
@@ -35,16 +35,34 @@ if TYPE_CHECKING:
 @click.option("--grayscale", is_flag=True, help="Store one channel: BT.601 luma of the colours.")
 @click.option(
     "--fit",
-    type=click.Choice(["crop", "pad", "stretch", "shortest", "longest"]),
+    type=click.Choice(["crop", "pad", "stretch", "shortest", "longest", "bucket"]),
     default="crop",
     show_default=True,
     help="crop: largest centred part of the shape; pad: whole picture on --background; shortest, "
-    "longest: that side has the size, and pictures keep their shape.",
+    "longest: that side has the size, and pictures keep their shape; bucket: cropped to the shape "
+    "of about as many pixels that is nearest to theirs, batches are of one shape.",
+)
+@click.option(
+    "--bucket-step",
+    type=click.IntRange(min=1),
+    default=64,
+    show_default=True,
+    metavar="N",
+    help="Sides of buckets are multiples of N pixels.",
+)
+@click.option(
+    "--bucket-ratio",
+    type=click.FloatRange(1, 16),
+    default=2.0,
+    show_default=True,
+    metavar="X",
+    help="Buckets are from 1:X to X:1.",
 )
 @click.option(
     "--no-upscale",
     is_flag=True,
-    help="Enlarge nothing: smaller pictures are kept as they are, by crop and stretch refused.",
+    help="Enlarge nothing: smaller pictures are kept as they are, by crop, stretch and bucket "
+    "refused.",
 )
 @click.option(
     "--margin",
@@ -201,7 +219,9 @@ def _image_options(options: dict[str, Any]) -> "ImageOptions":
         return ImageOptions(
             sizes=options["sizes"],
             grayscale=options["grayscale"],
-            fit=cast("Fit", options["fit"]),
+            fit=cast("Fitted", options["fit"]),
+            bucket_step=options["bucket_step"],
+            bucket_ratio=options["bucket_ratio"],
             resample=cast("Resample", options["resample"]),
             background=cast("Background", options["background"]),
             icc=cast("Icc", options["icc"]),

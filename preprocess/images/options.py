@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Final, Literal, get_args
 
 from preprocess.folders import LabelMode
+from preprocess.images.buckets import BUCKET, RATIO, STEP, bucket_shapes, nearest_bucket
 from preprocess.images.policy import MAX_PIXELS, DecodePolicy, Depth, Icc, Pages
 from preprocess.images.resize import MAX_SIDE, VARIABLE_FITS, Fit, Resample
 from preprocess.shares import check_shares
 
+Fitted = Literal[Fit, "bucket"]
 Background = Literal["white", "black"]
 Alpha = Literal["white", "black", "keep", "drop"]
 BACKGROUNDS: Final[Mapping[str, tuple[int, int, int]]] = {
@@ -21,6 +23,7 @@ MAX_CLASSES: Final = 1 << 16
 """Classes that a label of 16 bits can tell apart."""
 
 _MAX_MARGIN: Final = 4
+_MAX_RATIO: Final = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +97,10 @@ class ImageOptions:
         sizes: (width, height) in pixels, one field each.
         grayscale: Store one channel, BT.601 luma of the decoded colours, instead of RGB.
         fit: "crop" (largest centred part of the target's shape), "pad" (whole picture on a
-            background), "stretch"; "shortest" or "longest" side, stored at the size it gets.
+            background), "stretch"; "shortest" or "longest" side, stored at the size it gets;
+            "bucket", a crop to the shape of about as many pixels that suits it best.
+        bucket_step: Sides of buckets are multiples of it.
+        bucket_ratio: Most times that the longer side of a bucket is as long as the shorter.
         resample: Antialiasing filter: "bicubic", "bilinear", "lanczos", "box" or "hamming".
         background: Colour around padded pictures, and under transparent pixels unless `alpha` says
             something else.
@@ -108,7 +114,7 @@ class ImageOptions:
         max_pixels: Pictures with more pixels are refused before they are decoded.
         follow_links: Take what symbolic links in the source point to.
         no_upscale: Enlarge nothing: "pad", "shortest" and "longest" keep a smaller picture as it
-            is, "crop" and "stretch" refuse it.
+            is, "crop", "stretch" and "bucket" refuse it.
         margin: Stored sides are this much longer than those named, for random crops when training.
         transforms: Store what was done to each picture, also where nothing needs it.
         masks: Folder of masks: for `a/b.jpg` of the source `a/b.png`, with a class index for every
@@ -123,7 +129,9 @@ class ImageOptions:
 
     sizes: tuple[tuple[int, int], ...]
     grayscale: bool = False
-    fit: Fit = "crop"
+    fit: Fitted = "crop"
+    bucket_step: int = STEP
+    bucket_ratio: float = RATIO
     resample: Resample = "bicubic"
     background: Background = "white"
     icc: Icc = "srgb"
@@ -156,7 +164,7 @@ class ImageOptions:
         if not 1 <= self.margin <= _MAX_MARGIN:
             raise ValueError(f"margin={self.margin}: expected 1 to {_MAX_MARGIN}")
         choices = {
-            "fit": get_args(Fit),
+            "fit": get_args(Fitted),
             "resample": get_args(Resample),
             "background": tuple(BACKGROUNDS),
             "alpha": (None, *get_args(Alpha)),
@@ -167,9 +175,32 @@ class ImageOptions:
                 raise ValueError(f"{name}={getattr(self, name)!r}: expected one of {allowed}")
         if self.grayscale and self.alpha == "keep":
             raise ValueError("grayscale and alpha='keep': RGBA is stored, or one channel of grey")
+        self._check_buckets()
         self._check_masks()
         self._check_metadata()
         self.policy()  # checks the rest
+
+    def _check_buckets(self) -> None:
+        step, ratio = self.bucket_step, self.bucket_ratio
+        if self.fit != BUCKET:
+            if (step, ratio) != (STEP, RATIO):
+                raise ValueError(f"bucket_step and bucket_ratio: only with fit={BUCKET!r}")
+            return
+        if type(step) is not int or step < 1:
+            raise ValueError(f"bucket_step={step!r}: expected an integer of at least 1")
+        if not 1 <= ratio <= _MAX_RATIO:
+            raise ValueError(f"bucket_ratio={ratio}: expected 1 to {_MAX_RATIO}")
+        if self.margin != 1:
+            raise ValueError(
+                f"margin={self.margin}: sides of buckets are multiples of bucket_step, with a "
+                "margin they would not be: name a larger size"
+            )
+        for side, _ in self.sizes:
+            if side % step:
+                near = max(step, round(side / step) * step)
+                raise ValueError(
+                    f"sizes: {side}: expected a multiple of bucket_step={step}, such as {near}"
+                )
 
     def _check_masks(self) -> None:
         if self.mask_depth not in get_args(Depth):
@@ -210,7 +241,7 @@ class ImageOptions:
     @property
     def is_variable(self) -> bool:
         """Whether pictures differ in stored size."""
-        return self.fit in VARIABLE_FITS
+        return self.fit == BUCKET or self.fit in VARIABLE_FITS
 
     @property
     def has_transforms(self) -> bool:
@@ -221,6 +252,19 @@ class ImageOptions:
     def stored(self, size: tuple[int, int]) -> tuple[int, int]:
         """Return (width, height) in which a named size is stored."""
         return round(size[0] * self.margin), round(size[1] * self.margin)
+
+    def buckets(self, size: tuple[int, int]) -> tuple[tuple[int, int], ...]:
+        """Return (width, height) of the buckets of a named size; none without buckets."""
+        if self.fit != BUCKET:
+            return ()
+        return bucket_shapes(size[0], self.bucket_step, self.bucket_ratio)
+
+    def targets(self, width: int, height: int) -> tuple[list[tuple[int, int]], Fit]:
+        """Return what a picture is brought to, (width, height) a named size, and how."""
+        if self.fit != BUCKET:
+            return [self.stored(size) for size in self.sizes], self.fit
+        shapes = [self.buckets(size) for size in self.sizes]
+        return [nearest_bucket(found, width, height) for found in shapes], "crop"
 
     @property
     def channels(self) -> int:

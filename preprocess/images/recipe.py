@@ -9,11 +9,13 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from loaders.format.fields import TRANSFORM, FieldSpec
+from loaders.format.fields import FieldSpec
 from preprocess.errors import SampleError
 from preprocess.images.boxes import fit_boxes
+from preprocess.images.buckets import BUCKET
 from preprocess.images.decode import decode_pictures
 from preprocess.images.decoder_settings import decoder_settings
+from preprocess.images.fields import narrowest, size_fields
 from preprocess.images.finish import Picture
 from preprocess.images.masks import check_mask, fit_mask, read_mask
 from preprocess.images.options import BACKGROUNDS, ImageOptions, size_name
@@ -30,6 +32,9 @@ _PAGE_NBYTES: Final = 100_000
 
 _FILE_PIXELS: Final = 8
 """Pixels of a picture to a byte of its file, about: those of a JPEG of one bit a pixel."""
+
+_PROPORTION: Final = {"shortest": 4 / 3, "longest": 3 / 4, BUCKET: 1.0}
+"""Pixels of a picture of 4 to 3 that is stored at its size, to those of the square."""
 
 _SMALL_NBYTES: Final = 150_000
 _MANY_ITEMS: Final = 20_000
@@ -72,6 +77,11 @@ class ImageRecipe:
         changed["metadata"] = metadata is not None
         changed["targets"] = [] if metadata is None else [*metadata.targets]
         changed |= {"box_classes": [*self.box_classes], "label_classes": [*self.label_classes]}
+        if self.chosen.fit == BUCKET:
+            found = {size_name(size): self.chosen.buckets(size) for size in self.chosen.sizes}
+            changed["buckets"] = {name: [list(s) for s in shapes] for name, shapes in found.items()}
+        else:
+            del values["bucket_step"], values["bucket_ratio"]
         return {**values, **changed, "version": _VERSION}
 
     def facts(self) -> dict[str, Any]:
@@ -90,44 +100,14 @@ class ImageRecipe:
 
     @property
     def _label_dtype(self) -> str:
-        return _narrowest(self.class_count)
+        return narrowest(self.class_count)
 
     def fields(self) -> tuple[FieldSpec, ...]:
         """Return one image field per size, the label if there are classes, and the key."""
         chosen = self.chosen
-        found = []
+        found: list[FieldSpec] = []
         for size in chosen.sizes:
-            width, height = chosen.stored(size)
-            found.append(
-                FieldSpec(
-                    name=f"image_{size_name(size)}",
-                    dtype=f"uint{chosen.depth}",
-                    shape=(
-                        (chosen.channels,)
-                        if chosen.is_variable
-                        else (height, width, chosen.channels)
-                    ),
-                    role="image",
-                    ragged=chosen.is_variable,
-                )
-            )
-            if chosen.masks is not None:
-                found.append(
-                    FieldSpec(
-                        name=f"mask_{size_name(size)}",
-                        dtype=f"uint{chosen.mask_depth}",
-                        shape=() if chosen.is_variable else (height, width),
-                        role="pixel_labels",
-                        ragged=chosen.is_variable,
-                    )
-                )
-            if chosen.boxes is not None:
-                found += self._box_fields(size_name(size))
-            if chosen.has_transforms:
-                name = f"transform_{size_name(size)}"
-                found.append(
-                    FieldSpec(name=name, dtype="uint32", shape=(TRANSFORM,), role="transform")
-                )
+            found += size_fields(chosen, size, len(self.box_classes))
         if self.class_count:
             found.append(FieldSpec(name="label", dtype=self._label_dtype, shape=(), role="label"))
         found += self._value_fields()
@@ -161,14 +141,6 @@ class ImageRecipe:
                 found[field.name][list(values.labels)] = 1
         return found
 
-    def _box_fields(self, name: str) -> list[FieldSpec]:
-        labels = _narrowest(len(self.box_classes))
-        boxes, of_boxes = f"boxes_{name}", f"box_labels_{name}"
-        return [
-            FieldSpec(name=boxes, dtype="float32", shape=(4,), role="boxes", ragged=True),
-            FieldSpec(name=of_boxes, dtype=labels, shape=(), role="box_labels", ragged=True),
-        ]
-
     @property
     def one_to_one(self) -> bool:
         """Every photo is one sample of one size, unless the options say otherwise."""
@@ -181,10 +153,9 @@ class ImageRecipe:
         if self.chosen.pages == "all" and item.key.lower().endswith((".tif", ".tiff")):
             pages = max(1, item.nbytes // _PAGE_NBYTES)
         nbytes = sum(field.nbytes for field in self.fields())
-        if self.chosen.is_variable:  # pictures of 4 to 3
+        if self.chosen.is_variable:
             pixels = sum(w * h for w, h in map(self.chosen.stored, self.chosen.sizes))
-            ratio = 4 / 3 if self.chosen.fit == "shortest" else 3 / 4
-            pixels = int(pixels * ratio)
+            pixels = int(pixels * _PROPORTION[self.chosen.fit])
             if self.chosen.no_upscale:  # no more than the picture has
                 pixels = min(pixels, len(self.chosen.sizes) * _FILE_PIXELS * item.nbytes)
             nbytes += pixels * self.chosen.channels * self.chosen.depth // 8
@@ -227,7 +198,7 @@ class ImageRecipe:
             fitted, kept = fit_boxes(item.boxes, picture, placement)
         except ValueError as error:
             raise SampleError(item.key, str(error)) from error
-        labels = np.array([row[0] for row in item.boxes.rows], _narrowest(len(self.box_classes)))
+        labels = np.array([row[0] for row in item.boxes.rows], narrowest(len(self.box_classes)))
         return {f"boxes_{name}": fitted, f"box_labels_{name}": labels[kept]}
 
     def _mask(self, item: Item, picture: Picture) -> NDArray[Any] | None:
@@ -255,18 +226,18 @@ class ImageRecipe:
         chosen = self.chosen
         mask = self._mask(item, picture)
         upscale = not chosen.no_upscale
-        stored = [chosen.stored(size) for size in chosen.sizes]
         height, width = picture.pixels.shape[:2]
+        stored, fit = chosen.targets(width, height)
         try:
             placements = [
-                fit_geometry(width, height, size, chosen.fit, upscale=upscale) for size in stored
+                fit_geometry(width, height, size, fit, upscale=upscale) for size in stored
             ]
         except ValueError as error:
             raise SampleError(item.key, str(error)) from error
         fitted = fit_sizes(
             picture.pixels,  # [H, W, C]
             stored,
-            fit=chosen.fit,
+            fit=fit,
             resample=chosen.resample,
             background=BACKGROUNDS[chosen.background],
             grayscale=chosen.grayscale,
@@ -291,16 +262,23 @@ class ImageRecipe:
         sample |= self._values(item)
         if chosen.pages == "all":
             sample["page"] = np.array(picture.page, dtype="<u4")
-        counted = "" if picture.profiled == "none" else f"icc_{picture.profiled}"
         return Rows(
             count=1,
             arrays={field.name: _row(field, sample[field.name]) for field in self.fields()},
-            tallies={counted: (1,)} if counted else {},
+            tallies=self._tallies(picture, stored),
         )
 
-
-def _narrowest(classes: int) -> str:
-    return "uint8" if classes <= 1 << 8 else "uint16"
+    def _tallies(
+        self, picture: Picture, stored: Sequence[tuple[int, int]]
+    ) -> dict[str, tuple[int, ...]]:
+        """Return what is counted of a picture: its profile, and its bucket at each size."""
+        found: dict[str, tuple[int, ...]] = {}
+        if picture.profiled != "none":
+            found[f"icc_{picture.profiled}"] = (1,)
+        for size, shape in zip(self.chosen.sizes, stored, strict=True):
+            if shapes := self.chosen.buckets(size):
+                found[f"buckets_{size_name(size)}"] = (*(0,) * shapes.index(shape), 1)
+        return found
 
 
 def _row(field: FieldSpec, array: Any) -> Any:

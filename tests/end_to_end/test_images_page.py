@@ -69,6 +69,13 @@ def test_masks_run_as_the_page_shows(folder: Path, monkeypatch: pytest.MonkeyPat
     assert names["boxes"].shape == (2, 4)
 
 
+def test_buckets_run_as_the_page_shows(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(section("Buckets", "bash").replace("1024", "--bucket-step 8"), folder)
+    names = execute(section("Buckets", "python"), folder, monkeypatch)
+    assert names["ds"].buckets == {(24, 40): 0, (32, 32): 0, (40, 24): 40}
+    assert names["batch"]["image"].shape == (4, 3, 24, 40)
+
+
 def test_boxes_run_as_the_page_shows(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run(section("Boxes", "bash"), folder)
     batch = execute(section("Boxes", "python"), folder, monkeypatch)["batch"]

@@ -9,6 +9,7 @@ from torch.utils.data import DataLoader
 
 from loaders import (
     Augment,
+    BucketBatches,
     Loader,
     Mix,
     Normalize,
@@ -54,6 +55,16 @@ def train(out: str, backbone: nn.Module) -> float:
     mean: tuple[float, ...] | None = ds.mean
     print(len(plain), len(classes), mean)
     return float(loss)
+
+
+def train_in_buckets(photos: Path, out: Path) -> int:
+    options = ImageOptions(sizes=((1024, 1024),), fit="bucket", bucket_step=32, bucket_ratio=3)
+    images_to_shards(photos, out, options)
+    ds = open_dataset(out)
+    counts: dict[tuple[int, int], int] = ds.buckets
+    batches = BucketBatches(ds, 64, last="wrap", rank=0, world_size=2)
+    loader: DataLoader[dict[str, Any]] = DataLoader(ds, batch_sampler=batches, num_workers=2)
+    return len(loader) + sum(counts.values())
 
 
 def train_on_some(out: str, scores: torch.Tensor) -> int:

@@ -42,9 +42,12 @@ def datasets(
     write_image_tree(folder / "photos", ["cat"], 4, size=(16, 24))
     options = ImageOptions(sizes=((16, 16),), fit="shortest")
     images_to_shards(folder / "photos", folder / "pictures", options)
+    options = ImageOptions(sizes=((16, 16),), fit="bucket", bucket_step=4)
+    images_to_shards(folder / "photos", folder / "buckets", options)
     return {
         "images": images[0],
         "pictures of all sizes": open_dataset(folder / "pictures", padded=True),
+        "pictures in buckets": open_dataset(folder / "buckets"),
         "mixed images": Mix([(images[0], 0.7), (images[1], 0.3)]),
         "table": open_table(write_people(folder / "people", 50, shards=[20, 0, 1, 29])),
         "padded blocks": stream.blocks(8, stride=3, tail="pad"),
@@ -74,6 +77,7 @@ class Watched:
     [
         "images",
         "pictures of all sizes",
+        "pictures in buckets",
         "mixed images",
         "table",
         "padded blocks",

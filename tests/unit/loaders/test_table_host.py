@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from loaders import Loader, SelectionError, open_table
 from loaders.ahead import BufferPool
@@ -147,11 +149,30 @@ def test_batches_of_used_memory_hold_the_same_and_are_never_overwritten(
                 assert np.array_equal(batch["face"].numpy(), codes["face"][rows].astype(np.float32))
 
 
-def test_a_pool_keeps_arrays_of_few_layouts() -> None:
+def test_a_pool_keeps_arrays_of_few_sizes() -> None:
     pool = BufferPool(1)
     dtype = np.dtype(np.uint8)
-    for columns in range(100_000, 100_020):
+    for columns in range(100_000, 1_000_000, 20_000):
         assert pool.take((1, columns), dtype).shape == (1, columns)
     assert len(pool._kept) <= 8
-    again = pool.take((1, 100_019), dtype)
-    assert again is pool._kept[((1, 100_019), dtype)][0]
+    address = pool.take((1, columns), dtype).ctypes.data
+    assert pool.take((1, columns), dtype).ctypes.data == address
+
+
+@given(st.lists(st.tuples(st.integers(1, 40), st.integers(2000, 9000)), max_size=40))
+def test_arrays_of_a_pool_that_are_held_never_share_memory(shapes: list[tuple[int, int]]) -> None:
+    pool = BufferPool(2)
+    held = []
+    for number, shape in enumerate(shapes):
+        dtype = np.dtype([np.uint8, "<u2", "<f4"][number % 3])
+        found = pool.take(shape, dtype)
+        assert (found.shape, found.dtype) == (shape, dtype)
+        found[...] = number
+        held.append((number, found if number % 2 else None))
+        assert all((array == value).all() for value, array in held if array is not None)
+
+
+def test_pictures_of_one_size_in_several_shapes_share_the_memory_of_a_pool() -> None:
+    pool = BufferPool(1)
+    shapes = [(4, 1344, 768, 3), (4, 1024, 1024, 3), (4, 960, 1088, 3), (4, 896, 1152, 3)]
+    assert len({pool.take(shape, np.dtype(np.uint8)).ctypes.data for shape in shapes}) == 1

@@ -26,6 +26,7 @@ IMAGES = {
     "depth and colour": ("--depth", "16", "--grayscale", "--pages", "all", "--fit", "shortest"),
     "alpha and margin": ("--alpha", "keep", "--margin", "1.25", "--fit", "pad", "--icc", "ignore"),
     "shares": ("--validation", "0.4", "--split-seed", "3", "--stratify", "--transforms"),
+    "buckets": ("--fit", "bucket", "--bucket-step", "4", "--bucket-ratio", "3", "--depth", "16"),
     "no labels": ("--labels", "none", "--background", "black", "--no-upscale", "--fit", "pad"),
     "filter and limits": ("--filter", "lanczos", "--max-pixels", "9000", "--limit", "7"),
 }
