@@ -9,12 +9,20 @@ from typing import Any, Final
 
 from loaders.errors import FormatError, MissingShardError, ShardsError
 from loaders.format.containers import CONTAINERS
-from loaders.format.files import MANIFEST, REPORT, SKIPPED, WORK, checksum, expect_inside
+from loaders.format.files import (
+    ITEMS,
+    MANIFEST,
+    REPORT,
+    SKIPPED,
+    WORK,
+    checksum,
+    expect_inside,
+)
 from loaders.format.promised import REMEDY, PromisedFile, promised_files, size_error
 from loaders.format.spec import SPLITS, Manifest, read_manifest
 from loaders.format.table_schema import TABLE_SCHEMA, read_table_schema
 
-_OWN: Final = frozenset({MANIFEST, REPORT, SKIPPED})
+_OWN: Final = frozenset({MANIFEST, REPORT, SKIPPED, ITEMS})
 
 _SHARD: Final = re.compile(rf"({'|'.join(SPLITS)})/([0-9]+\.[a-z0-9_]+\.npy|[a-z0-9_/]+/c/[0-9/]+)")
 """Places of shards in a folder, of either container."""

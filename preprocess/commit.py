@@ -1,7 +1,7 @@
 """The end of a run: receipts -> manifest, and the files beside it. The manifest comes last."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -9,6 +9,7 @@ import numpy as np
 
 from loaders.format.containers import CONTAINERS
 from loaders.format.files import (
+    ITEMS,
     MANIFEST,
     REPORT,
     SKIPPED,
@@ -19,6 +20,8 @@ from loaders.format.files import (
 )
 from loaders.format.spec import Manifest, ShardFiles, SplitSpec
 from preprocess.errors import SourceError, output_error
+from preprocess.item_record import record_lines
+from preprocess.joined import joined
 from preprocess.plan import Plan
 from preprocess.receipt import Receipt
 from preprocess.report import Report
@@ -30,11 +33,14 @@ from preprocess.skipped import (
     skipped_lines,
 )
 from preprocess.sources import printable
+from preprocess.staged import replace_files
 from preprocess.stats import merge_tallies, no_statistics
 
 
 def write_skipped(plan: Plan, receipts: Sequence[Receipt]) -> Sequence[tuple[str, str]]:
     """List every skipped item with its cause in `skipped.jsonl`, whatever becomes of the run.
+
+    What is appended to a dataset is listed with its manifest.
 
     Returns:
         (key, reason), in the order of the input, as the file has them; entries that were never
@@ -44,6 +50,8 @@ def write_skipped(plan: Plan, receipts: Sequence[Receipt]) -> Sequence[tuple[str
         SourceError: Nothing at all could be read; the file is written before.
     """
     skipped = _skipped(plan, receipts)
+    if plan.before is not None:
+        return tuple(skipped)
     try:
         write_atomically(plan.out / SKIPPED, skipped_lines(skipped), work=plan.out / WORK)
     except OSError as error:
@@ -83,14 +91,26 @@ def _skipped(plan: Plan, receipts: Sequence[Receipt]) -> Sequence[tuple[str, str
     found = dict.fromkeys(pair for receipt in _in_order(plan, receipts) for pair in receipt.skipped)
     for pair in listed if found else ():
         found.pop(pair, None)
-    return listed_together([listed, tuple(found)])
+    return listed_together([listed, _skipped_before(plan), tuple(found)])
+
+
+def _skipped_before(plan: Plan) -> Sequence[tuple[str, str]]:
+    """Return the items that the runs before this one have skipped."""
+    if plan.before is None:
+        return ()
+    never_items = plan.before.runs[-1].listed  # those are looked at anew
+    return tuple(read_skipped(plan.out)[never_items:])
 
 
 def build_manifest(plan: Plan, receipts: Sequence[Receipt]) -> Manifest:
-    """Put the facts of all shards together."""
+    """Put the facts of all shards together, also of those that were there before."""
     by_split: dict[str, list[Receipt]] = {name: [] for name in plan.listing.splits}
     for receipt in _in_order(plan, receipts):
         by_split[receipt.split].append(receipt)
+    splits = {name: _build_split(plan, name, found) for name, found in by_split.items()}
+    before = None if plan.before is None else plan.before.manifest
+    if before is not None:
+        splits |= {name: joined(old, splits[name]) for name, old in before.splits.items()}
     return Manifest(
         container=plan.container,
         kind=plan.recipe.kind,
@@ -99,7 +119,7 @@ def build_manifest(plan: Plan, receipts: Sequence[Receipt]) -> Manifest:
         source_hash=plan.listing.fingerprint(),
         classes=plan.listing.classes,
         skipped=len(_skipped(plan, receipts)),
-        splits={name: _build_split(plan, name, found) for name, found in by_split.items()},
+        splits=splits,
         extras={name: (len(data), crc32c_digits(data)) for name, data in plan.extras.items()},
     )
 
@@ -141,7 +161,7 @@ def _build_split(plan: Plan, name: str, receipts: Sequence[Receipt]) -> SplitSpe
     return SplitSpec(
         fields=fields,
         capacity=plan.capacities[name],
-        items=len(plan.listing.splits[name]),
+        items=plan.places(name),
         counts=tuple(receipt.count for receipt in receipts),
         values={
             field.name: tuple(receipt.values.get(field.name, 0) for receipt in receipts)
@@ -158,19 +178,26 @@ def _build_split(plan: Plan, name: str, receipts: Sequence[Receipt]) -> SplitSpe
 def commit(plan: Plan, manifest: Manifest, report: Report) -> None:
     """Write what stands beside the shards, and last the manifest that makes them a dataset.
 
+    In a dataset that was there before, nothing changes until its manifest is replaced.
+
     Raises:
         OutputError: The folder cannot take them; the shards are kept.
     """
     work = plan.out / WORK
+    data = manifest.to_bytes()
+    Manifest.from_json(json.loads(data), str(plan.out / MANIFEST))  # what no reader would take
+    files: dict[str, bytes | Iterable[bytes]] = {
+        **CONTAINERS[plan.container].group_files(manifest),
+        REPORT: to_json(report.to_json(), indent=1),
+        ITEMS: record_lines(plan.runs()),
+    }
     try:
-        for name, data in CONTAINERS[plan.container].group_files(manifest).items():
-            write_atomically(plan.out / name, data, work=work)
-        for name, data in plan.extras.items():
-            write_atomically(plan.out / name, data, work=work)
-        text = to_json(report.to_json(), indent=1)
-        write_atomically(plan.out / REPORT, text, work=work)
-        data = manifest.to_bytes()
-        Manifest.from_json(json.loads(data), str(plan.out / MANIFEST))  # what no reader would take
+        if plan.before is not None:
+            files[SKIPPED] = skipped_lines(report.skipped)
+            replace_files(plan.out, data, files)
+            return
+        for name, content in {**plan.extras, **files}.items():
+            write_atomically(plan.out / name, content, work=work)
         write_atomically(plan.out / MANIFEST, data, work=work)
     except OSError as error:
         raise output_error(plan.out, error) from error

@@ -6,23 +6,23 @@ import shutil
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Final
 
-from loaders.errors import FormatError, MissingShardError
 from loaders.format.containers import CONTAINERS
 from loaders.format.files import (
+    ITEMS,
     MANIFEST,
     REPORT,
     SKIPPED,
     WORK,
-    read_json,
     to_json,
     write_atomically,
 )
 from loaders.format.promised import promised_files, size_error
-from loaders.format.spec import Manifest, SplitSpec
+from loaders.format.spec import Manifest
+from preprocess.described import group_names, refuse_collisions
+from preprocess.differences import difference
 from preprocess.errors import OutputError, output_error
 from preprocess.in_work import remove_notes
 from preprocess.locks import try_lock
@@ -37,6 +37,7 @@ from preprocess.removal import (
     remove_dataset,
 )
 from preprocess.report import human_nbytes
+from preprocess.staged import put_staged, settle
 from preprocess.task import OWNER
 
 _LOCK: Final = "lock"
@@ -100,6 +101,9 @@ def find_complete(plan: Plan, *, overwrite: bool) -> Manifest | None:
         OutputError: The folder holds something else, and is not to be overwritten.
     """
     out = plan.out
+    if plan.before is not None:
+        _expect_before(plan, plan.before.manifest)
+        return None
     if os.path.lexists(out) and not out.is_dir():
         raise OutputError(f"{out}: not a folder; give a new or empty one")
     try:
@@ -125,29 +129,32 @@ def find_complete(plan: Plan, *, overwrite: bool) -> Manifest | None:
     return None
 
 
+def is_complete(plan: Plan) -> bool:
+    """Return whether this very run is complete in the output folder."""
+    if plan.before is not None or not (plan.out / MANIFEST).is_file():
+        return False
+    return difference(plan, read_known_manifest(plan.out)) is None
+
+
+def _expect_before(plan: Plan, manifest: Manifest) -> None:
+    """Refuse to append to another dataset than that of the plan, or to one that is damaged."""
+    if read_known_manifest(plan.out) != manifest:
+        raise OutputError(f"{plan.out}: another run has just finished here; give the command again")
+    _expect_files(plan.out, manifest)
+
+
 def _same_dataset(plan: Plan, manifest: Manifest) -> Manifest:
-    remedy = "give another folder, or --overwrite to prepare it again"
-    if manifest.recipe_hash != plan.recipe_hash:
-        raise OutputError(f"{plan.out}: holds a dataset made with other options; {remedy}")
-    if manifest.source_hash != plan.listing.fingerprint():
-        raise OutputError(f"{plan.out}: holds a dataset made from other input; {remedy}")
-    if _recorded_run(plan.out) not in {None, plan.run_hash}:
-        raise OutputError(
-            f"{plan.out}: input files were changed since this dataset was made (their names and "
-            f"sizes are the same, their times are not); {remedy}"
-        )
-    for file in promised_files(plan.out, manifest):
-        if (error := size_error(file)) is not None:
-            raise OutputError(f"{error}; or --overwrite, which prepares the dataset again")
+    if (other := difference(plan, manifest)) is not None:
+        remedy = "give another folder, or --overwrite to prepare it again"
+        raise OutputError(f"{plan.out}: {other}; {remedy}")
+    _expect_files(plan.out, manifest)
     return manifest
 
 
-def _recorded_run(out: Path) -> str | None:
-    """Return the run that `report.json` tells of; None if it tells of none."""
-    try:
-        return str(read_json(out / REPORT)["run_hash"])
-    except (MissingShardError, FormatError, KeyError, TypeError):
-        return None  # not a part of the dataset: it need not be there
+def _expect_files(out: Path, manifest: Manifest) -> None:
+    for file in promised_files(out, manifest):
+        if (error := size_error(file)) is not None:
+            raise OutputError(f"{error}; or --overwrite, which prepares the dataset again")
 
 
 def claim(plan: Plan, *, overwrite: bool) -> Claim:
@@ -178,21 +185,27 @@ def claim(plan: Plan, *, overwrite: bool) -> Claim:
 
 
 def hold(out: Path) -> Claim:
-    """Take the folder of a finished dataset, to put files of it in their place again.
+    """Take the folder of a finished dataset; nothing is left there of a run that was stopped.
 
     Raises:
         OutputError: Another run is writing there, or the folder cannot be written.
     """
     try:
         (out / WORK).mkdir(exist_ok=True)
-        return Claim(out, owner="", made=False, descriptor=_lock(out / WORK))
+        held = Claim(out, owner="", made=False, descriptor=_lock(out / WORK))
+        settle(out, read_known_manifest(out))
     except OSError as error:
         raise output_error(out, error) from error
+    return held
 
 
 def _begin(plan: Plan, *, overwrite: bool) -> None:
     """Make the locked folder ready for the plan's shards; what is of this very run stays."""
     out = plan.out
+    put_staged(out)
+    if plan.before is not None:
+        _begin_append(plan, plan.before.manifest)
+        return
     replaced = (out / MANIFEST).exists()
     if replaced and not overwrite:
         raise OutputError(f"{out}: another run has just finished here; give the command again")
@@ -201,10 +214,26 @@ def _begin(plan: Plan, *, overwrite: bool) -> None:
         return
     if overwrite or unfinished_removal:
         remove_dataset(out)
-    described = _group_names(plan)
-    _refuse_collisions(plan, described)
+    described = group_names(plan)
+    refuse_collisions(plan, [REPORT, ITEMS, *described])
+    _note_run(plan, described)
+
+
+def _begin_append(plan: Plan, manifest: Manifest) -> None:
+    """Make the locked folder of a dataset ready for further shards."""
+    _expect_before(plan, manifest)
+    if read_run_hash(plan.out) == plan.run_hash:
+        return
+    settle(plan.out, manifest)
+    described = set(group_names(plan)) - CONTAINERS[manifest.container].group_files(manifest).keys()
+    refuse_collisions(plan, sorted(described - manifest.extras.keys()))
+    _note_run(plan, [])
+
+
+def _note_run(plan: Plan, described: Sequence[str]) -> None:
+    out = plan.out
     # Of the files beside the shards, those without a receipt: named before any of them is there.
-    write_atomically(out / WORK / RUN, to_json({"run_hash": plan.run_hash, "files": described}))
+    write_atomically(out / WORK / RUN, to_json({"run_hash": plan.run_hash, "files": [*described]}))
 
 
 def clear_finished(out: Path) -> None:
@@ -212,8 +241,7 @@ def clear_finished(out: Path) -> None:
     # Whoever holds the lock removes it; on read-only storage it stays, and harms nobody.
     with contextlib.suppress(OSError, OutputError):
         if (out / WORK).exists():
-            lock = _lock(out / WORK)
-            Claim(out, owner="", made=False, descriptor=lock).release(finished=True)
+            hold(out).release(finished=True)
 
 
 def _lock(work: Path) -> int:
@@ -227,42 +255,6 @@ def _lock(work: Path) -> int:
 def _clear_temporary(out: Path) -> None:
     for path in (out / WORK).glob(f"{TEMPORARY}*"):
         path.unlink(missing_ok=True)
-
-
-def _refuse_collisions(plan: Plan, described: Sequence[str]) -> None:
-    named = [plan.out / REPORT, *(plan.out / name for name in described)]
-    shards = (task.shard_path(column) for task in plan.tasks() for column in task.columns())
-    for path in chain(named, shards):
-        if os.path.lexists(path):
-            raise OutputError(f"{path}: is there already, and prep did not write it; move it")
-
-
-def _group_names(plan: Plan) -> list[str]:
-    """Return the names of the files that will describe the shards to other readers."""
-    splits = {
-        name: SplitSpec(
-            fields=plan.recipes[name].fields(),
-            capacity=plan.capacities[name],
-            items=sum(len(items) for items in shards),
-            counts=(1,) * len(shards),
-            values={field.name: (1,) * len(shards) for field in plan.recipes[name].fields()},
-            files={},
-            statistics={},
-            class_counts=None,
-        )
-        for name, shards in plan.shards.items()
-    }
-    described = Manifest(
-        container=plan.container,
-        kind=plan.recipe.kind,
-        recipe={},
-        recipe_hash=plan.recipe_hash,
-        source_hash=plan.listing.fingerprint(),
-        classes=plan.listing.classes,
-        skipped=0,
-        splits=splits,
-    )
-    return sorted([*CONTAINERS[plan.container].group_files(described), *plan.extras])
 
 
 def check_room(out: Path, nbytes: int) -> None:

@@ -3,13 +3,17 @@
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
 from loaders.format.containers import CONTAINERS
 from loaders.format.files import to_json
-from loaders.format.spec import Container, needed_version
+from loaders.format.spec import Container, Manifest, needed_version
+from preprocess.item_record import RecordedItem, RecordedRun, record_item
 from preprocess.recipe import Recipe, cut_items
+from preprocess.skipped import Listed
 from preprocess.sources import Item, Listing
 from preprocess.task import ShardTask
 
@@ -28,6 +32,7 @@ class RunOptions:
         backend: joblib backend, such as "threading" or "loky"; "auto" lets the recipe choose.
         max_skipped: Items that may be skipped before a run counts as not clean.
         overwrite: Remove what an earlier run wrote to the output folder.
+        append: Add items that are new in the source to the dataset in the output folder.
         item_timeout: Seconds after which an item is left out by name, on processes; None for any
             time.
     """
@@ -38,6 +43,7 @@ class RunOptions:
     backend: str = "auto"
     max_skipped: int = 0
     overwrite: bool = False
+    append: bool = False
     item_timeout: float | None = None
 
     def __post_init__(self) -> None:
@@ -52,6 +58,8 @@ class RunOptions:
             raise ValueError(f"item_timeout={self.item_timeout}: expected more than 0")
         if self.item_timeout is not None and self.backend == "threading":
             raise ValueError("item_timeout: a thread cannot be ended; leave the backend out")
+        if self.append and self.overwrite:
+            raise ValueError("append and overwrite exclude each other")
         if self.max_skipped < 0:
             raise ValueError(f"max_skipped={self.max_skipped}: expected at least 0")
 
@@ -62,21 +70,41 @@ class RunOptions:
         return self.workers or int(cpu_count())
 
 
+@dataclass(frozen=True, slots=True)
+class Before:
+    """A dataset that a run appends to.
+
+    Attributes:
+        manifest: Its manifest.
+        runs: What it was made from.
+    """
+
+    manifest: Manifest
+    runs: tuple[RecordedRun, ...]
+
+    def shard_count(self, split: str) -> int:
+        """Return how many shards of a split it has."""
+        spec = self.manifest.splits.get(split)
+        return 0 if spec is None else len(spec.counts)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """Everything a run will do.
 
     Attributes:
-        listing: The input.
+        listing: The input, also that of the runs before it.
         out: The output folder.
         recipes: Split name -> its recipe.
-        shards: Split name -> the items of each shard.
+        shards: Split name -> the items of each shard, first of those that are there before it.
         capacities: Split name -> items to a shard; None where an item is not one sample.
         container: How the bytes are laid out.
         recipe_hash: SHA-256 over all that changes bytes, apart from the input.
         run_hash: SHA-256 over that and the input, change times included.
         extras: Files to be written beside the shards: path below the dataset -> bytes.
         aside: What a repair needs beside the manifest to plan the same again, as JSON values.
+        before: The dataset that this run appends to; its shards are not written.
+        closed: Why nothing can be appended to what is made so; "" where that can be.
     """
 
     listing: Listing
@@ -89,16 +117,32 @@ class Plan:
     run_hash: str
     extras: Mapping[str, bytes] = field(default_factory=dict)
     aside: Mapping[str, Any] = field(default_factory=dict)
+    before: Before | None = None
+    closed: str = ""
 
     @property
     def recipe(self) -> Recipe:
         """The recipe of the first split: the others differ in their fields alone."""
         return next(iter(self.recipes.values()))
 
+    def new_shards(self) -> dict[str, Sequence[tuple[Item, ...]]]:
+        """Return the items of each shard that this run writes, by split."""
+        if self.before is None:
+            return dict(self.shards)
+        firsts = {split: self.before.shard_count(split) for split in self.shards}
+        return {split: shards[firsts[split] :] for split, shards in self.shards.items()}
+
+    def places(self, split: str) -> int:
+        """Return the places for items in a split: all shards but the last have all of theirs."""
+        shards, capacity = self.shards[split], self.capacities[split]
+        if capacity is None or not shards:
+            return len(self.listing.splits[split])
+        return capacity * (len(shards) - 1) + len(shards[-1])
+
     def tasks(self) -> Iterator[ShardTask]:
-        """Yield one task per shard, in order."""
-        for split, shards in self.shards.items():
-            for index, items in enumerate(shards):
+        """Yield one task per shard that is to be written, in order."""
+        for split, shards in self.new_shards().items():
+            for index, items in enumerate(shards, len(self.shards[split]) - len(shards)):
                 yield ShardTask(
                     source=self.listing.root,
                     out=self.out,
@@ -112,24 +156,63 @@ class Plan:
                     run_hash=self.run_hash,
                 )
 
+    def runs(self) -> tuple[RecordedRun, ...]:
+        """Return what the dataset will have been made from, this run last."""
+        before = () if self.before is None else self.before.runs
+        fresh = {}
+        for split, items in self.listing.splits.items():
+            done = sum(run.counts.get(split, 0) for run in before)
+            if len(items) > done or not before:
+                fresh[split] = Listed(len(items) - done, partial(_recorded, items, done))
+        return (*before, RecordedRun(len(self.listing.skipped), fresh))
+
     @property
     def nbytes(self) -> int:
-        """Bytes of all shards if no item is skipped."""
+        """Bytes of the shards to be written if no item is skipped."""
         return sum(task.nbytes for task in self.tasks())
 
 
 def plan_run(
-    listing: Listing, out: Path, recipes: Mapping[str, Recipe], options: RunOptions
+    listing: Listing,
+    out: Path,
+    recipes: Mapping[str, Recipe],
+    options: RunOptions,
+    counts: Sequence[Mapping[str, int]] | None = None,
 ) -> Plan:
-    """Lay out the shards; what they will hold depends on the input and the options alone."""
-    shards = {
-        split: cut_items(items, recipes[split], options.shard_nbytes)
+    """Lay out the shards; what they will hold depends on the input and the options alone.
+
+    Args:
+        listing: The input.
+        out: The output folder.
+        recipes: Split name -> its recipe.
+        options: How to run.
+        counts: How many items of each split each of several runs takes, in the order of the
+            listing; no shard has items of two. By default one takes all.
+    """
+    runs = counts or [{split: len(items) for split, items in listing.splits.items()}]
+    cut = {
+        split: _cut(items, recipes[split], options, [run.get(split, 0) for run in runs])
         for split, items in listing.splits.items()
     }
-    capacities = {
-        split: (len(parts[0]) if parts else 1) if recipes[split].one_to_one else None
-        for split, parts in shards.items()
-    }
+    recipe_hash = hash_recipes(recipes, options)
+    times = [t for items in listing.splits.values() for item in items for t in item.times()]
+    described = [recipe_hash, listing.fingerprint(), times]
+    whole = to_json([*described, [dict(run) for run in runs]] if counts else described)
+    return Plan(
+        listing=listing,
+        out=out,
+        recipes=recipes,
+        shards={split: shards for split, (shards, _) in cut.items()},
+        capacities={split: capacity for split, (_, capacity) in cut.items()},
+        container=options.container,
+        recipe_hash=recipe_hash,
+        run_hash=hashlib.sha256(whole).hexdigest(),
+        aside={"shard_nbytes": options.shard_nbytes},
+    )
+
+
+def hash_recipes(recipes: Mapping[str, Recipe], options: RunOptions) -> str:
+    """Return SHA-256 over all that changes bytes, apart from the input."""
     described = {
         "format_version": needed_version(f for r in recipes.values() for f in r.fields()),
         "container": options.container,
@@ -137,16 +220,28 @@ def plan_run(
         "recipes": {name: [r.kind, r.options()] for name, r in recipes.items()},
         "fields": {name: [f.to_json() for f in r.fields()] for name, r in recipes.items()},
     }
-    recipe_hash = hashlib.sha256(to_json(described)).hexdigest()
-    times = [t for items in listing.splits.values() for item in items for t in item.times()]
-    whole = to_json([recipe_hash, listing.fingerprint(), times])
-    return Plan(
-        listing=listing,
-        out=out,
-        recipes=recipes,
-        shards=shards,
-        capacities=capacities,
-        container=options.container,
-        recipe_hash=recipe_hash,
-        run_hash=hashlib.sha256(whole).hexdigest(),
-    )
+    return hashlib.sha256(to_json(described)).hexdigest()
+
+
+def _cut(
+    items: tuple[Item, ...], recipe: Recipe, options: RunOptions, counts: Sequence[int]
+) -> tuple[list[tuple[Item, ...]], int | None]:
+    """Return the shards of a split, and the items to a shard where each is one sample.
+
+    A zarr array has chunks of one size: that of the first run that has items of the split.
+    """
+    shards: list[tuple[Item, ...]] = []
+    capacity: int | None = None
+    first = 0
+    for count in counts:
+        most = capacity if options.container == "zarr" else None
+        found = cut_items(items[first : first + count], recipe, options.shard_nbytes, most)
+        first += count
+        shards += found
+        if found and recipe.one_to_one:
+            capacity = max(capacity or 0, len(found[0]))
+    return shards, (capacity or 1) if recipe.one_to_one else None
+
+
+def _recorded(items: Sequence[Item], first: int) -> Iterator[RecordedItem]:
+    return map(record_item, islice(items, first, None))

@@ -3,10 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-from loaders.errors import FormatError, MissingShardError
-from loaders.format.files import REPORT, read_json
+from loaders.format.files import REPORT
 from loaders.format.spec import Manifest
 from preprocess.errors import OutputError, SourceError
 from preprocess.images.options import ImageOptions, MetadataOptions, SplitOptions
@@ -19,18 +18,6 @@ from preprocess.tokens.options import TokenOptions
 from preprocess.tokens.special import FOLDER
 from preprocess.tokens.tokenizer_source import find_tokenizer
 from preprocess.tokens.tokenizer_tiktoken import TiktokenFile
-
-_ASIDE: Final[Mapping[str, type | tuple[type, ...]]] = {
-    "shard_nbytes": int,
-    "limit": int,
-    "follow_links": bool,
-    "tokenizer": (str, dict),
-    "like": str,
-    "masks": str,
-    "boxes": str,
-    "metadata": dict,
-}
-"""What a report may tell beside the manifest, and its JSON types."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,18 +37,6 @@ class Moved:
     masks: Path | None = None
     boxes: Path | None = None
     metadata: Path | None = None
-
-
-def read_aside(root: Path) -> Mapping[str, Any]:
-    """Return what a dataset's report tells of its run beside the manifest; nothing without one.
-
-    Then the defaults are tried: the manifest's hash says whether they were used.
-    """
-    try:
-        aside = read_json(root / REPORT)["aside"]
-        return {n: aside[n] for n, kind in _ASIDE.items() if isinstance(aside.get(n), kind)}
-    except (MissingShardError, FormatError, KeyError, TypeError, AttributeError):
-        return {}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,14 @@
 """What prep wrote to an output folder, by its manifest or its receipts, and how that is removed."""
 
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from loaders.errors import FormatError, MissingShardError
 from loaders.format.containers import CONTAINERS
 from loaders.format.files import (
+    ITEMS,
     MANIFEST,
     REPORT,
     SKIPPED,
@@ -87,11 +88,17 @@ def remove_dataset(out: Path) -> None:
     if removed.exists():
         manifest = Manifest.from_json(read_json(removed), str(removed))
         _remove_files(out, dataset_files(out, manifest))
-    for receipt in _receipts(out):
-        _remove_files(out, [out / name for name in _receipt_files(receipt)])
-        receipt.unlink()
-    _remove_files(out, [out / SKIPPED, *([out / REPORT] if begun else [])])
+    remove_receipts(out)
+    _remove_files(out, [out / SKIPPED, *([out / REPORT, out / ITEMS] if begun else [])])
     removed.unlink(missing_ok=True)
+
+
+def remove_receipts(out: Path, keep: Collection[Path] = ()) -> None:
+    """Remove the shards that receipts tell of, but those to be kept, and the receipts."""
+    for receipt in _receipts(out):
+        paths = [out / name for name in _receipt_files(receipt)]
+        _remove_files(out, [path for path in paths if path not in keep])
+        receipt.unlink()
 
 
 def _remove_files(out: Path, paths: Sequence[Path]) -> None:

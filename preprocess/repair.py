@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from loaders.format.containers import CONTAINERS
 from loaders.format.files import (
+    ITEMS,
     REPORT,
     WORK,
     crc32c_digits,
@@ -17,16 +18,19 @@ from loaders.format.files import (
 )
 from loaders.format.promised import PromisedFile
 from loaders.format.spec import Manifest, read_manifest
+from preprocess.append import as_recorded
 from preprocess.check import CheckReport, check_dataset
 from preprocess.commit import read_skipped
+from preprocess.differences import compare_items
 from preprocess.errors import OutputError, SourceError, output_error
 from preprocess.fatal import leave_out
 from preprocess.images.prepare import plan_images
+from preprocess.item_record import read_record
 from preprocess.output import check_room, hold
 from preprocess.plan import Plan, RunOptions
 from preprocess.receipt import Receipt
-from preprocess.recorded import Moved, Recorded, read_aside
-from preprocess.report import Report
+from preprocess.recorded import Moved, Recorded
+from preprocess.report import Report, read_aside
 from preprocess.run import report_of
 from preprocess.tables.prepare import plan_table, run_table
 from preprocess.tokens.prepare import plan_tokens, run_tokens
@@ -93,7 +97,7 @@ def repair_dataset(
     root = Path(path)
     bad = check_dataset(root, full=True, workers=workers).bad
     if bad:
-        manifest, aside = read_manifest(root), read_aside(root)
+        manifest, aside = read_manifest(root), read_aside(root / REPORT)
         job = _Repair(root, source, manifest, aside, moved, bad, workers, on_progress)
         claim = hold(root)
         try:
@@ -148,11 +152,12 @@ class _Repair:
     def _images(self, recorded: Recorded) -> None:
         chosen, options = recorded.image_options(), recorded.run_options(self.workers)
         plan = plan_images(Path(self.source), self.staging, chosen, options, recorded.limit)
-        self._rewrite(plan, options, self.on_progress)
+        self._rewrite(self._in_runs(plan, options), options, self.on_progress)
 
     def _tokens(self, recorded: Recorded) -> None:
         chosen, options = recorded.token_options(), recorded.run_options(self.workers)
         plan = plan_tokens(Path(self.source), self.staging, chosen, options, recorded.limit)
+        plan = self._in_runs(plan, options)
         self._expect_same(plan)  # before a first run over all documents
         run_tokens(plan, options, self.on_progress, self._rewrite)
 
@@ -163,6 +168,11 @@ class _Repair:
             self._expect_same(planned.plan)
             run_table(planned, options, self.on_progress, self._rewrite)
 
+    def _in_runs(self, plan: Plan, options: RunOptions) -> Plan:
+        """Return the plan with the shards of each run that has appended to the dataset."""
+        runs = read_record(self.root / ITEMS)
+        return plan if runs is None or len(runs) == 1 else as_recorded(plan, options, runs)
+
     def _expect_same(self, plan: Plan) -> None:
         """Refuse to go on with other options or another source than the dataset's."""
         beside = _BESIDE[self.manifest.kind]
@@ -170,8 +180,8 @@ class _Repair:
         if another_source and self.aside:  # else it may be the options that are others
             raise SourceError(
                 f"{self.source}: not what {self.root} was made from: names or sizes differ, here "
-                f"or in what {beside} says; give all as it was, or prepare it again with "
-                "--overwrite"
+                f"or in what {beside} says{self._named(plan)}; give all as it was, or prepare it "
+                "again with --overwrite"
             )
         if another_source or plan.recipe_hash != self.manifest.recipe_hash:
             raise OutputError(
@@ -179,6 +189,15 @@ class _Repair:
                 f"the one of its run, or what {beside} says or this version of prep is another; "
                 f"give {beside}, or prepare it again with --overwrite"
             )
+
+    def _named(self, plan: Plan) -> str:
+        """Name what differs of the items, as far as it is known."""
+        runs = read_record(self.root / ITEMS)
+        if runs is None:
+            return f" (or it was appended to: {ITEMS}, which would say so, is missing)"
+        found = compare_items(plan.listing, runs)
+        named = found.gone_or_other or (found.new_names if found.new else "")
+        return f" ({named})" if named else ""
 
     def _rewrite(self, plan: Plan, options: RunOptions, on_progress: OnProgress, /) -> Report:
         """Write the bad shards of a plan, compare them, and put them in place: a `Runner`."""

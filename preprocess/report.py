@@ -8,12 +8,26 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
 
+from loaders.errors import FormatError, MissingShardError
+from loaders.format.files import read_json
 from preprocess.sources import printable
 
 _TOOLS: Final = ("prepshards", "numpy", "torch", "opencv-python-headless", "pillow", "simplejpeg")
 _TEXT_TOOLS: Final = ("pyarrow", "transformers", "tokenizers")
 _EXTRAS: Final = ("fastokens", "gigatoken", "nanotoken", "datasketch")
 """Packages that need not be there."""
+
+_ASIDE: Final[Mapping[str, type | tuple[type, ...]]] = {
+    "shard_nbytes": int,
+    "limit": int,
+    "follow_links": bool,
+    "tokenizer": (str, dict),
+    "like": str,
+    "masks": str,
+    "boxes": str,
+    "metadata": dict,
+}
+"""What a report may tell beside the manifest, and its JSON types."""
 
 _SHOWN: Final = 5
 
@@ -88,10 +102,11 @@ class Report:
         """Return lines for people."""
         total = sum(self.samples.values())
         splits = ", ".join(f"{name} {count:,}" for name, count in self.samples.items())
-        lines = [f"{total:,} samples ({splits}), {human_nbytes(self.nbytes)} in {self.out}"]
+        held = f"{total:,} samples ({splits}), {human_nbytes(self.nbytes)} in {self.out}"
         if not self.backend:
-            lines.append("nothing to do: the dataset is complete, from the same input and options")
-        elif self.seconds > 0:
+            return f"nothing to do: {held}, complete, from the same input and options"
+        lines = [held]
+        if self.seconds > 0:
             rate = f"{self.made / self.seconds:,.1f} samples/s"
             lines.append(
                 f"{self.made:,} made in {self.seconds:.1f} s: {rate}, {self.workers} workers "
@@ -128,3 +143,15 @@ def human_nbytes(count: int) -> str:
             return f"{value:.0f} {unit}" if unit == "B" else f"{value:.3g} {unit}"
         value /= 1000
     return f"{value:,.3g} PB"
+
+
+def read_aside(path: Path) -> Mapping[str, Any]:
+    """Return what a report tells of its run beside the manifest; nothing without one.
+
+    Then the defaults are tried: the manifest's hash says whether they were used.
+    """
+    try:
+        aside = read_json(path)["aside"]
+        return {n: aside[n] for n, kind in _ASIDE.items() if isinstance(aside.get(n), kind)}
+    except (MissingShardError, FormatError, KeyError, TypeError, AttributeError):
+        return {}

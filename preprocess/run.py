@@ -78,10 +78,12 @@ def run(plan: Plan, options: RunOptions, on_progress: OnProgress = lambda *_: No
             raise RuntimeError(
                 f"backend {backend}: {len(fresh)} of {len(pending)} shards came back"
             )
-        finished = not any(receipt.count for receipt in receipts)  # nothing that is worth keeping
+        # Nothing that is worth keeping.
+        finished = plan.before is None and not any(receipt.count for receipt in receipts)
         skipped = write_skipped(plan, receipts)
         manifest = build_manifest(plan, receipts)
-        if (refusal := plan.recipe.refusal(_tallies(manifest))) is not None:
+        refusal = plan.recipe.refusal(_tallies(manifest)) if plan.before is None else None
+        if refusal is not None:
             remove_dataset(plan.out)
             finished = True
             raise SourceError(f"{plan.listing.name}: {refusal}; no dataset is written")

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from loaders.format.fields import FieldSpec
-from loaders.format.files import REPORT
+from loaders.format.files import ITEMS, REPORT
 from preprocess.errors import SampleError
 from preprocess.item_files import read_item
 from preprocess.plan import Plan, RunOptions, plan_run
@@ -204,9 +204,9 @@ def row_nbytes(recipe: DigestRecipe | None = None) -> int:
 
 
 def read_tree(root: Path) -> dict[str, bytes]:
-    """Return every file below `root` but the report (it holds times): name -> bytes."""
+    """Return every file below `root` but those that hold times: name -> bytes."""
     return {
         path.relative_to(root).as_posix(): path.read_bytes()
         for path in sorted(root.rglob("*"))
-        if path.is_file() and path.relative_to(root).as_posix() != REPORT
+        if path.is_file() and path.relative_to(root).as_posix() not in {REPORT, ITEMS}
     }

@@ -73,9 +73,9 @@ def write_jsonl(path: Path, texts: Iterable[str], **more: Sequence[Any]) -> Path
 
 
 def read_files(out: Path) -> dict[str, bytes]:
-    """Return the bytes of a dataset by path, without the report, which holds times."""
+    """Return the bytes of a dataset by path, without those that hold times."""
     return {
         str(path.relative_to(out)): path.read_bytes()
         for path in sorted(out.rglob("*"))
-        if path.is_file() and path.name != "report.json"
+        if path.is_file() and path.name not in {"report.json", "items.jsonl"}
     }

@@ -25,6 +25,8 @@ WORK: Final = ".prep"
 
 REPORT: Final = "report.json"
 SKIPPED: Final = "skipped.jsonl"
+ITEMS: Final = "items.jsonl"
+"""What a dataset was made from, run by run; not a part of it, as the report."""
 
 _MAX_DEPTH: Final = 32
 """Levels of a JSON document: far above any manifest, far below any limit of Python's."""

@@ -17,6 +17,7 @@ from google_crc32c import value as crc32c
 from loaders.errors import FormatError, IncompleteError, VersionError
 from loaders.format.fields import MAX_COUNT, NEWEST_ROLES, FieldSpec
 from loaders.format.files import (
+    ITEMS,
     MANIFEST,
     REPORT,
     SKIPPED,
@@ -90,7 +91,8 @@ class SplitSpec:
         fields: What every sample holds.
         capacity: Items planned for each shard (the last may have fewer), each one sample or none;
             None where an item becomes any number of samples.
-        items: Items planned in all.
+        items: Places planned for items in all, `capacity` in every shard but the last; those that
+            nothing took hold no sample.
         counts: Samples in each shard.
         values: Ragged field name -> its values in each shard.
         files: Column name -> its files, one a shard.
@@ -362,7 +364,7 @@ def _parse_extras(place: Place, value: Any) -> dict[str, tuple[int, str]]:
     for name, facts in place.partial_mapping(value, None).items():
         parts = name.split("/")
         inside = bool(_EXTRA.fullmatch(name)) and not {"", ".", ".."} & set(parts)
-        inside = inside and parts[0] not in {MANIFEST, REPORT, SKIPPED, WORK, *SPLITS}
+        inside = inside and parts[0] not in {MANIFEST, REPORT, SKIPPED, ITEMS, WORK, *SPLITS}
         place.expect(inside, name, "a path inside the dataset")
         pair = place.at(name).sequence(facts)
         place.at(name).expect(len(pair) == 2, facts, "bytes and CRC-32C")

@@ -196,6 +196,13 @@ if TYPE_CHECKING:
 @click.option(
     "--allow-leaks", is_flag=True, help="Keep exact copies of a photo that lie in several splits."
 )
+@click.option(
+    "--key-bytes",
+    type=click.IntRange(1, 4096),
+    metavar="N",
+    help="Leave room for paths of N bytes, of photos that --append adds later.  "
+    "[default: the longest path]",
+)
 @preparing_options("photos")
 @click.pass_context
 def images(ctx: click.Context, /, **options: Any) -> None:
@@ -240,6 +247,7 @@ def _image_options(options: dict[str, Any]) -> "ImageOptions":
             mask_padding=options["mask_padding"],
             boxes=options["boxes"],
             metadata=_metadata_options(options),
+            key_bytes=options["key_bytes"],
             splits=SplitOptions(
                 validation=options["validation"],
                 test=options["test"],

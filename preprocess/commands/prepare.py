@@ -115,6 +115,11 @@ def preparing_options(
             "--overwrite", is_flag=True, help="First remove what prep wrote to OUT earlier."
         ),
         click.option(
+            "--append",
+            is_flag=True,
+            help="Add what is new in SRC to the dataset in OUT, as further shards.",
+        ),
+        click.option(
             "--dry-run", is_flag=True, help="Say what would be written, and write nothing."
         ),
         click.option("--json", "as_json", is_flag=True, help="Print the report as JSON."),
@@ -134,6 +139,8 @@ def make_run_options(options: dict[str, Any]) -> "RunOptions":
 
     if options["item_timeout"] is not None and options["backend"] == "threading":
         raise click.UsageError("--item-timeout: a thread cannot be ended; leave --backend out")
+    if options["append"] and options["overwrite"]:
+        raise click.UsageError("--append and --overwrite: give one of them")
     return RunOptions(
         container=cast("Container", options["container"]),
         shard_nbytes=options["shard_nbytes"],
@@ -141,6 +148,7 @@ def make_run_options(options: dict[str, Any]) -> "RunOptions":
         backend=options["backend"],
         max_skipped=options["max_skipped"],
         overwrite=options["overwrite"],
+        append=options["append"],
         item_timeout=options["item_timeout"],
     )
 

@@ -71,7 +71,7 @@ def progress_bar(plan: Plan) -> Iterator[OnProgress]:
     nbytes = plan.nbytes
     total = human_nbytes(nbytes)
     counted = plan.recipe.one_to_one
-    whole = plan.listing.count if counted else nbytes
+    whole = sum(len(task.items) for task in plan.tasks()) if counted else nbytes
     with Progress(*columns, console=Console(stderr=True)) as progress:
         task = progress.add_task("", total=whole, rate="", written="", skipped="0 skipped")
 
@@ -129,9 +129,9 @@ def describe_plan(plan: Plan, *, overwrite: bool) -> dict[str, Any]:
         "container": plan.container,
         "splits": {
             name: {
-                "samples": len(items) if plan.capacities[name] else None,
-                "items": len(items),
-                "shards": len(plan.shards[name]),
+                "samples": sum(map(len, shards)) if plan.capacities[name] else None,
+                "items": sum(map(len, shards)),
+                "shards": len(shards),
                 "samples_per_shard": plan.capacities[name],
                 "fields": {
                     field.name: {
@@ -143,7 +143,7 @@ def describe_plan(plan: Plan, *, overwrite: bool) -> dict[str, Any]:
                     for field in plan.recipes[name].fields()
                 },
             }
-            for name, items in plan.listing.splits.items()
+            for name, shards in plan.new_shards().items()
         },
         "classes": list(plan.listing.classes),
         "skipped": len(plan.listing.skipped),

@@ -22,6 +22,9 @@ BACKGROUNDS: Final[Mapping[str, tuple[int, int, int]]] = {
 MAX_CLASSES: Final = 1 << 16
 """Classes that a label of 16 bits can tell apart."""
 
+MAX_KEY_NBYTES: Final = 4096
+"""Bytes of the longest path that Linux takes."""
+
 _MAX_MARGIN: Final = 4
 _MAX_RATIO: Final = 16
 
@@ -125,6 +128,7 @@ class ImageOptions:
         boxes: A COCO json, or a folder of YOLO text files, with the boxes of the photos.
         metadata: A table beside the photos.
         splits: How photos without split folders are divided.
+        key_bytes: Room for the names of photos that are added later; None for the longest of now.
     """
 
     sizes: tuple[tuple[int, int], ...]
@@ -151,6 +155,7 @@ class ImageOptions:
     boxes: Path | None = None
     metadata: MetadataOptions | None = None
     splits: SplitOptions = SplitOptions()
+    key_bytes: int | None = None
 
     def __post_init__(self) -> None:
         """Refuse values outside their range."""
@@ -175,6 +180,8 @@ class ImageOptions:
                 raise ValueError(f"{name}={getattr(self, name)!r}: expected one of {allowed}")
         if self.grayscale and self.alpha == "keep":
             raise ValueError("grayscale and alpha='keep': RGBA is stored, or one channel of grey")
+        if self.key_bytes is not None and not 1 <= self.key_bytes <= MAX_KEY_NBYTES:
+            raise ValueError(f"key_bytes={self.key_bytes}: expected 1 to {MAX_KEY_NBYTES}")
         self._check_buckets()
         self._check_masks()
         self._check_metadata()

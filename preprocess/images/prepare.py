@@ -1,9 +1,12 @@
 """Images: a folder of photos -> upright, resized arrays at several sizes, as a dataset."""
 
+import os
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
 
+from preprocess.append import continue_plan
 from preprocess.errors import SourceError
 from preprocess.images.boxes import pair_boxes, read_boxes
 from preprocess.images.formats import HEAD_NBYTES, IMAGE_EXTENSIONS, sniff_format
@@ -12,11 +15,11 @@ from preprocess.images.metadata import Entry, pair_metadata, read_metadata
 from preprocess.images.options import MAX_CLASSES, ImageOptions
 from preprocess.images.recipe import ImageRecipe
 from preprocess.images.splits import report_copies, split_photos
-from preprocess.output import check_paths
+from preprocess.output import check_paths, is_complete
 from preprocess.plan import Plan, RunOptions, plan_run
 from preprocess.report import Report
 from preprocess.run import OnProgress, run
-from preprocess.sources import Wanted, list_folder
+from preprocess.sources import Item, Listing, Wanted, list_folder, printable
 
 WANTED: Final = Wanted(
     what="image",
@@ -44,7 +47,7 @@ def plan_images(
 
     Raises:
         SourceError: There is nothing to prepare.
-        OutputError: The folders overlap.
+        OutputError: The folders overlap, or what is to be appended to is another dataset.
     """
     by_column = options.metadata is not None and options.metadata.label is not None
     labels = "none" if by_column else options.labels
@@ -61,6 +64,34 @@ def plan_images(
             f"{source}: {len(listing.classes):,} class folders, labels hold up to {MAX_CLASSES:,}; "
             "--labels none stores none"
         )
+    listing, options, box_classes = _paired(listing, options)
+    if limit is not None:
+        listing = listing.limited(limit)
+    recipes = {}
+    for name, items in listing.splits.items():
+        longest = _key_nbytes(items, options)
+        labelled = items[0].label is not None
+        recipes[name] = ImageRecipe(
+            chosen=options,
+            key_nbytes=longest,
+            class_count=len(listing.classes) if labelled else 0,
+            box_classes=box_classes,
+            label_classes=several,
+        )
+    plan = plan_run(listing, out, recipes, run_options)
+    aside = {**plan.aside, "limit": limit, **_places(options)}
+    plan = replace(plan, aside=aside, closed=_closed(options, limit))
+    plan = continue_plan(plan, run_options)
+    if not run_options.overwrite and is_complete(plan):  # then that has been looked at
+        return plan
+    listing = report_copies(plan.listing, allow_leaks=options.splits.allow_leaks)
+    return replace(plan, listing=listing)
+
+
+def _paired(
+    listing: Listing, options: ImageOptions
+) -> tuple[Listing, ImageOptions, tuple[str, ...]]:
+    """Give every photo its mask and its boxes; return the classes of boxes too."""
     if options.masks is not None:
         masks = options.masks.absolute()
         options = replace(options, masks=masks)
@@ -71,22 +102,25 @@ def plan_images(
         listing, box_classes = pair_boxes(listing, annotations), annotations.classes
         if len(box_classes) > MAX_CLASSES:
             raise SourceError(f"{options.boxes}: more than {MAX_CLASSES:,} classes of boxes")
-    if limit is not None:
-        listing = listing.limited(limit)
-    listing = report_copies(listing, allow_leaks=options.splits.allow_leaks)
-    recipes = {}
-    for name, items in listing.splits.items():
-        longest = max(len(item.key.encode(errors="surrogateescape")) for item in items)
-        labelled = items[0].label is not None
-        recipes[name] = ImageRecipe(
-            chosen=options,
-            key_nbytes=longest,
-            class_count=len(listing.classes) if labelled else 0,
-            box_classes=box_classes,
-            label_classes=several,
-        )
-    aside = {"limit": limit, **_places(options)}
-    return replace(plan_run(listing, out, recipes, run_options), aside=aside)
+    return listing, options, box_classes
+
+
+def _closed(options: ImageOptions, limit: int | None) -> str:
+    """Say why nothing can be appended to what is made so; "" where that can be."""
+    if options.splits.stratify:
+        return "with --stratify added photos may move others to another split"
+    return "" if limit is None else "--limit takes other photos once there are more"
+
+
+def _key_nbytes(items: Sequence[Item], options: ImageOptions) -> int:
+    """Return how many bytes a key has: those of the longest, or what is asked for."""
+    longest = max((item.key.encode(errors="surrogateescape") for item in items), key=len)
+    if options.key_bytes is None:
+        return len(longest)
+    if len(longest) > options.key_bytes:
+        name = printable(os.fsdecode(longest))
+        raise SourceError(f"{name}: {len(longest)} bytes, --key-bytes is {options.key_bytes}")
+    return options.key_bytes
 
 
 def _places(options: ImageOptions) -> dict[str, Any]:

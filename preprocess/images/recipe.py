@@ -77,6 +77,8 @@ class ImageRecipe:
         changed["metadata"] = metadata is not None
         changed["targets"] = [] if metadata is None else [*metadata.targets]
         changed |= {"box_classes": [*self.box_classes], "label_classes": [*self.label_classes]}
+        if self.chosen.key_bytes is None:
+            del values["key_bytes"]  # datasets are older than this option
         if self.chosen.fit == BUCKET:
             found = {size_name(size): self.chosen.buckets(size) for size in self.chosen.sizes}
             changed["buckets"] = {name: [list(s) for s in shapes] for name, shapes in found.items()}

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from preprocess.errors import OutputError
 from preprocess.output import check_paths, check_room, find_complete
 from preprocess.plan import RunOptions
 from preprocess.report import Report
@@ -53,6 +54,12 @@ def plan_table(
         SourceError: There is nothing to prepare, or columns are not what they should be.
         OutputError: The output folder cannot take the dataset.
     """
+    if run_options.append:
+        raise OutputError(
+            f"{request.out}: nothing can be appended to a table: its vocabularies and types were "
+            f"fitted to all rows once; prepare new rows as a dataset of its own with "
+            f"--like {request.out}"
+        )
     start = time.perf_counter()
     like = None if request.like is None else read_like(request.like)
     text = find_text(request.options)

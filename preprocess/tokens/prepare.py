@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from preprocess.append import continue_plan
 from preprocess.errors import SampleError, SourceError
 from preprocess.output import check_paths
 from preprocess.plan import Plan, RunOptions, plan_run
@@ -57,7 +58,7 @@ def plan_tokens(
 
     Raises:
         SourceError: There is nothing to prepare, or the tokenizer or engine does not suit.
-        OutputError: The folders overlap.
+        OutputError: The folders overlap, or what is to be appended to is another dataset.
     """
     if options.dedup == "minhash":
         check_installed()
@@ -100,7 +101,18 @@ def plan_tokens(
     files = {f"{FOLDER}/{name}": path.read_bytes() for name, path in found.copies().items()}
     where = options.tokenizer
     named = where if isinstance(where, str) else asdict(where)
-    return replace(plan, extras=files, aside={"limit": limit, "tokenizer": named})
+    aside = {**plan.aside, "limit": limit, "tokenizer": named}
+    plan = replace(plan, extras=files, aside=aside, closed=_closed(options, limit))
+    return continue_plan(plan, run_options)
+
+
+def _closed(options: TokenOptions, limit: int | None) -> str:
+    """Say why nothing can be appended to what is made so; "" where that can be."""
+    if options.shuffle_documents is not None:
+        return "--shuffle-documents is an order of all documents"
+    if options.dedup is not None:
+        return "--dedup compares all documents"
+    return "" if limit is None else "--limit takes other files once there are more"
 
 
 def tokens_to_shards(

@@ -1,0 +1,137 @@
+"""A dataset that grows: which items of a source are new, and the plan of their shards."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from loaders.format.files import ITEMS, MANIFEST
+from loaders.format.spec import Manifest
+from preprocess.differences import (
+    ItemDifferences,
+    by_place,
+    compare_items,
+    other_fields,
+    other_options,
+)
+from preprocess.errors import OutputError
+from preprocess.item_record import RecordedRun, read_record
+from preprocess.plan import Before, Plan, RunOptions, hash_recipes, plan_run
+from preprocess.removal import read_known_manifest
+from preprocess.sources import Item, printable
+from preprocess.staged import beside
+
+
+def continue_plan(plan: Plan, options: RunOptions) -> Plan:
+    """Return the plan of the same run where a dataset has been appended to, or is to be.
+
+    Its items come run by run, those of each in the order of the listing, and no shard has items of
+    two runs: so the shards that are there stay as they are.
+
+    Args:
+        plan: Of a run over all that is in the source now.
+        options: How to run; `append` adds what is new.
+
+    Raises:
+        OutputError: There is nothing that it could be appended to, or the source or the options
+            are others than those of the dataset.
+    """
+    if options.overwrite:
+        return plan
+    if not (plan.out / MANIFEST).is_file():
+        if options.append:
+            raise OutputError(
+                f"{plan.out}: no finished dataset to append to; leave out --append to begin one"
+            )
+        return plan
+    manifest = read_known_manifest(plan.out)
+    if options.append and plan.closed:
+        raise OutputError(f"{plan.out}: cannot be appended to: {plan.closed}")
+    same = (plan.recipe_hash, plan.listing.fingerprint())
+    if same == (manifest.recipe_hash, manifest.source_hash):
+        return plan
+    runs = read_record(beside(plan.out, ITEMS))
+    if not options.append:
+        return plan if runs is None or len(runs) == 1 else as_recorded(plan, options, runs)
+    if runs is None:
+        raise OutputError(
+            f"{plan.out}: what it was made from is not known: {ITEMS} is missing; prepare it again "
+            "with --overwrite"
+        )
+    found = compare_items(plan.listing, runs)
+    _refuse_other(plan, options, manifest, found)
+    whole = arrange_runs(plan, options, runs)
+    if whole.listing.fingerprint() != manifest.source_hash:
+        raise OutputError(
+            f"{plan.out}: {ITEMS} is not the one of its {MANIFEST}; prepare it again with "
+            "--overwrite"
+        )
+    if not found.new:
+        return whole
+    return replace(arrange_runs(plan, options, runs, found.new), before=Before(manifest, runs))
+
+
+def as_recorded(plan: Plan, options: RunOptions, runs: Sequence[RecordedRun]) -> Plan:
+    """Return the plan of some runs over the same items, the plan itself if they are others."""
+    found = compare_items(plan.listing, runs)
+    return plan if found.gone_or_other or found.new else arrange_runs(plan, options, runs)
+
+
+def _refuse_other(
+    plan: Plan, options: RunOptions, manifest: Manifest, found: ItemDifferences
+) -> None:
+    """Refuse other options, other classes, and files that are gone or were changed, by name."""
+    reasons = (
+        other_options(plan, manifest),
+        _new_classes(plan.listing.classes, manifest.classes),
+        found.gone_or_other,
+        found.written,
+        other_fields(plan, manifest),
+    )
+    reason = next((reason for reason in reasons if reason), "")
+    kept = {name: plan.recipes[name] for name in manifest.splits if name in plan.recipes}
+    if not reason and hash_recipes(kept, options) != manifest.recipe_hash:
+        reason = "another version of prep has made it"
+    if reason:
+        raise OutputError(
+            f"{plan.out}: cannot be appended to: {reason}; --overwrite prepares all of it again"
+        )
+
+
+def _new_classes(here: Sequence[str], there: Sequence[str]) -> str:
+    new = sorted(set(here) - set(there))
+    if not new or not there:
+        return ""
+    return f"class {printable(new[0])!r} is new, and would give others another label"
+
+
+def arrange_runs(
+    plan: Plan,
+    options: RunOptions,
+    runs: Sequence[RecordedRun],
+    fresh: Mapping[str, Sequence[Item]] | None = None,
+) -> Plan:
+    """Return a plan whose items and shards are those of some runs, one after the other.
+
+    Args:
+        plan: Of one run over all of the source.
+        options: How to run.
+        runs: What was made of it, all of it there.
+        fresh: The items of a further run.
+
+    Raises:
+        KeyError: An item is gone.
+    """
+    items = by_place(plan.listing)
+    splits: dict[str, list[Item]] = {name: [] for name in plan.listing.splits}
+    for run in runs:
+        for split, recorded in run.splits.items():
+            splits[split] += [items[split, one.key, one.start] for one in recorded]
+    counts = [run.counts for run in runs]
+    if fresh is not None:
+        for split, added in fresh.items():
+            splits[split] += added
+        counts.append({split: len(added) for split, added in fresh.items()})
+    ordered = {name: tuple(group) for name, group in splits.items() if group}
+    listing = replace(plan.listing, splits=ordered)
+    recipes = {name: plan.recipes[name] for name in ordered}
+    made = plan_run(listing, plan.out, recipes, options, counts if len(counts) > 1 else None)
+    return replace(made, extras=plan.extras, aside=plan.aside, closed=plan.closed)

@@ -1,0 +1,221 @@
+"""What tells a run from the one that made a dataset: options and items by name."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from loaders.errors import FormatError, MissingShardError
+from loaders.format.fields import FieldSpec
+from loaders.format.files import ITEMS, REPORT, read_json
+from loaders.format.spec import SPLITS, Manifest
+from preprocess.item_record import RecordedItem, RecordedRun, read_record, record_item
+from preprocess.plan import Plan
+from preprocess.recipe import Recipe
+from preprocess.report import read_aside
+from preprocess.sources import Item, Listing, printable
+from preprocess.staged import beside
+
+_SHOWN: Final = 3
+"""Options or items that a message names."""
+
+_VALUE: Final = 80
+"""Characters of a value that a message repeats."""
+
+
+def difference(plan: Plan, manifest: Manifest) -> str | None:
+    """Say what tells a run from the one that made the dataset in its folder; None if it is it."""
+    same = (plan.recipe_hash, plan.listing.fingerprint(), plan.run_hash)
+    if same == (manifest.recipe_hash, manifest.source_hash, _recorded_run(plan.out)):
+        return None  # without looking at every item
+    options = "holds a dataset made with other options"
+    input_ = "holds a dataset made from other input"
+    other_recipe = manifest.recipe_hash != plan.recipe_hash
+    if other_recipe and (named := other_options(plan, manifest)):
+        return f"{options}: {named}"
+    runs = read_record(beside(plan.out, ITEMS))
+    if runs is not None:
+        found = compare_items(plan.listing, runs)
+        if found.gone_or_other:
+            return f"{input_}: {found.gone_or_other}"
+        if found.new:
+            return f"{input_}: {found.new_names} (--append adds what is new)"
+    if other_recipe:
+        named = other_fields(plan, manifest)
+        return f"{options}: {named}" if named else options
+    if manifest.source_hash != plan.listing.fingerprint():
+        return input_
+    changed = "input files were changed since this dataset was made"
+    if runs is not None:
+        return f"{changed}: {found.written}" if found.written else None
+    if _recorded_run(plan.out) not in {None, plan.run_hash}:
+        return f"{changed} (their names and sizes are the same, their times are not)"
+    return None
+
+
+def _recorded_run(out: Path) -> str | None:
+    """Return the run that `report.json` tells of; None if it tells of none."""
+    try:
+        return str(read_json(beside(out, REPORT))["run_hash"])
+    except (MissingShardError, FormatError, KeyError, TypeError):
+        return None  # not a part of the dataset: it need not be there
+
+
+def other_options(plan: Plan, manifest: Manifest) -> str:
+    """Name the options that differ from those of a dataset, with both values; "" for none."""
+    aside = read_aside(beside(plan.out, REPORT))
+    found = [] if not plan.recipes else _other_values(plan.recipe, manifest)
+    if manifest.container != plan.container:
+        found.append(f"format is {manifest.container} there, {plan.container} here")
+    found += [
+        f"{name} is {_shown(aside.get(name))} there, {_shown(value)} here"
+        for name, value in plan.aside.items()
+        if aside and name in {"shard_nbytes", "limit"} and aside.get(name) != value
+    ]
+    return _some(found)
+
+
+def _other_values(recipe: Recipe, manifest: Manifest) -> list[str]:
+    facts = recipe.facts().keys()  # no options, though they are recorded beside them
+    recorded = {name: value for name, value in manifest.recipe.items() if name not in facts}
+    there, here = dict(_leaves("", recorded)), dict(_leaves("", recipe.options()))
+    return [
+        f"{name} is {_shown(there.get(name))} there, {_shown(here.get(name))} here"
+        for name in dict.fromkeys([*here, *there])
+        if there.get(name) != here.get(name)
+    ]
+
+
+def other_fields(plan: Plan, manifest: Manifest) -> str:
+    """Name what is stored otherwise; "" if nothing is."""
+    found = []
+    for name, split in manifest.splits.items():
+        recipe = plan.recipes.get(name)
+        here = {} if recipe is None else {spec.name: spec for spec in recipe.fields()}
+        there = {spec.name: spec for spec in split.fields}
+        found += [
+            _other_field(plan.listing.splits[name], name, there.get(field), here.get(field))
+            for field in (sorted(there.keys() | here.keys()) if here else ())
+            if there.get(field) != here.get(field)
+        ]
+    return _some(found)
+
+
+def _other_field(
+    items: Sequence[Item], split: str, there: FieldSpec | None, here: FieldSpec | None
+) -> str:
+    one = there or here
+    name = "" if one is None else one.name
+    if there is None or here is None:
+        return f"{name} of {split} is stored {'here' if there is None else 'there'} alone"
+    if there.role == here.role == "key":
+        longest = max((i.key.encode(errors="surrogateescape") for i in items), key=len)
+        return (
+            f"names of {split} have up to {there.shape[0]} bytes there, {here.shape[0]} here, as "
+            f"{printable(longest.decode(errors='surrogateescape'))} (--key-bytes leaves room for "
+            "longer ones)"
+        )
+    return (
+        f"{name} of {split} is {there.dtype} {list(there.shape)} there, "
+        f"{here.dtype} {list(here.shape)} here"
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ItemDifferences:
+    """What tells the items of a source from those that a dataset was made from.
+
+    Attributes:
+        gone_or_other: Names some that are gone, or of another size, label or split; "" for none.
+        written: Names some that were written to since; "" for none.
+        new: Split name -> items that are new, in the order of the listing; only splits with some.
+    """
+
+    gone_or_other: str
+    written: str
+    new: Mapping[str, Sequence[Item]]
+
+    @property
+    def new_names(self) -> str:
+        """Names some of the new items."""
+        return _some([f"{printable(i.key)} is new" for group in self.new.values() for i in group])
+
+
+def compare_items(listing: Listing, runs: Sequence[RecordedRun]) -> ItemDifferences:
+    """Compare the items of a source with those that a dataset was made from."""
+    items = by_place(listing)
+    known: set[Place] = set()
+    other, written = [], []
+    for run in runs:
+        for split, recorded in run.splits.items():
+            for old in recorded:
+                place = (split, old.key, old.start)
+                known.add(place)
+                item = items.get(place)
+                now = None if item is None else record_item(item)
+                if now == old:
+                    continue
+                if now is None:
+                    other.append(_gone(split, old, items))
+                elif now._replace(times=old.times) != old:
+                    other.append(_changed(old, now))
+                else:
+                    written.append(f"{printable(old.key)} was written to since")
+    new: dict[str, list[Item]] = {}
+    for place, item in items.items():
+        if place not in known:
+            new.setdefault(place[0], []).append(item)
+    return ItemDifferences(gone_or_other=_some(other), written=_some(written), new=new)
+
+
+Place = tuple[str, str, int]
+"""Split, key and start of an item."""
+
+
+def by_place(listing: Listing) -> dict[Place, Item]:
+    """Return the items of a listing by what names them."""
+    return {
+        (split, item.key, item.start): item
+        for split, items in listing.splits.items()
+        for item in items
+    }
+
+
+def _gone(split: str, old: RecordedItem, items: Mapping[Place, Item]) -> str:
+    now = next((name for name in SPLITS if (name, old.key, old.start) in items), None)
+    what = "is gone" if now is None else f"was in {split}, is in {now} now"
+    return f"{printable(old.key)} {what}"
+
+
+def _changed(old: RecordedItem, now: RecordedItem) -> str:
+    name = printable(old.key)
+    if now.nbytes != old.nbytes:
+        return f"{name} had {old.nbytes:,} bytes, has {now.nbytes:,} now"
+    if now.label != old.label:
+        return f"{name} had label {_shown(old.label)}, has label {_shown(now.label)} now"
+    if now.paired != old.paired:
+        return f"{name} has another mask, other boxes, or the metadata say something else of it"
+    return f"{name} is cut at another place"
+
+
+def _some(names: Sequence[str]) -> str:
+    """Return the first few, and how many others there are."""
+    more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more
+
+
+def _leaves(prefix: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if not isinstance(value, Mapping):
+        yield prefix, _as_json(value)
+        return
+    for name, inner in value.items():
+        yield from _leaves(f"{prefix}.{name}" if prefix else name, inner)
+
+
+def _as_json(value: Any) -> Any:
+    return [_as_json(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+def _shown(value: Any) -> str:
+    text = "not set" if value is None else str(value)
+    return text if len(text) <= _VALUE else f"{text[:_VALUE]}..."
