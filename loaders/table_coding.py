@@ -259,7 +259,9 @@ def encode_lists(
             raise _error(spec, row, value, "is no list")
         _check_length(spec, row, value, exact=codes is None and spec.buckets is None)
         counts[row] = len(value)
-        flat += value.tolist() if isinstance(value, np.ndarray) else value
+        # Of times that are finer than microseconds, `tolist` makes numbers.
+        plain = isinstance(value, np.ndarray) and value.dtype.kind != "M"
+        flat.extend(value.tolist() if plain else value)
     try:
         encoded = _encode(spec.item, flat, codes, out_of_range)
     except MisfitError as bad:

@@ -99,7 +99,7 @@ def _check_depth(value: Any, allowed: int) -> None:
             _check_depth(member, allowed - 1)
 
 
-def write_all(descriptor: int, data: bytes | memoryview) -> None:
+def write_all(descriptor: int, data: bytes | bytearray | memoryview) -> None:
     """Write every byte of `data`, however short the single writes are.
 
     NumPy's own writers can lose the end of a file on a full disk and report success; a plain

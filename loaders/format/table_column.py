@@ -16,6 +16,7 @@ ColumnKind = Literal[
 ColumnRole = Literal["feature", "target"]
 ColumnDtype = Literal["uint8", "uint16", "int32", "int64", "float32", "float64"]
 ListLayout = Literal["fixed", "padded", "ragged"]
+ListItems = Literal["boolean", "date", "datetime"]
 Wrapping = Literal["int64", "uint64"]
 
 _FLOATS: Final = ("float32", "float64")
@@ -73,6 +74,7 @@ class ColumnSpec:
         wraps: See above; None for all others.
         layout: Of lists: "fixed" where all have as many values; else "padded", filled up in the
             record to the longest, or "ragged", a field beside it. See `table_lists`.
+        holds: What the values of lists are, as a kind; None where they are numbers or texts.
     """
 
     name: str
@@ -90,6 +92,7 @@ class ColumnSpec:
     losses: tuple[Loss, ...] = ()
     wraps: Wrapping | None = None
     layout: ListLayout = "fixed"
+    holds: ListItems | None = None
 
     def __post_init__(self) -> None:
         """Refuse attributes that do not go together."""
@@ -102,6 +105,7 @@ class ColumnSpec:
         most = MAX_RECORD_NBYTES if self.kind == "vector" else 1
         place.at("length").integer(self.length, low=1, high=most)
         self._check_layout(place.at("layout"))
+        self._check_holds(place.at("holds"))
         place.at("offset").integer(self.offset, low=-_MAX_OFFSET, high=_MAX_OFFSET)
         place.at("exponent").integer(self.exponent, low=-_MAX_EXPONENT, high=_MAX_EXPONENT)
         self._check_whole(place)
@@ -133,6 +137,15 @@ class ColumnSpec:
             place.expect(is_list, self.layout, "fixed for what is no list of a feature")
             filled = self.nullable or self.layout == "ragged"
             place.expect(filled, self.layout, "ragged where no code is kept for missing values")
+
+    def _check_holds(self, place: Place) -> None:
+        """Refuse lists of truth values or times that are stored as something else."""
+        if self.holds is None:
+            return
+        place.expect(self.holds in get_args(ListItems), self.holds, f"{get_args(ListItems)}")
+        texts = self.vocabulary is not None or self.buckets is not None
+        whole = self.kind == "vector" and self.dtype in _DTYPES[self.holds] and not texts
+        place.expect(whole, (self.kind, self.dtype), f"a vector of {_DTYPES[self.holds]}")
 
     def _check_whole(self, place: Place) -> None:
         """Refuse codes of all 64 bits where the kind or the type has others."""
@@ -190,15 +203,16 @@ class ColumnSpec:
     @property
     def unsigned(self) -> bool:
         """Whether some of these are beyond int64; they are within uint64 then."""
-        whole = self.kind in {"integer", "vector"} and self.dtype in _CODES
+        whole = self.kind in {"integer", "vector"} and self.dtype in _CODES and not self.holds
         return whole and self.bounds[1] >= _UNSIGNED
 
     @property
     def item(self) -> "ColumnSpec":
         """A column of what a list holds, one value in each row."""
         codes = self.vocabulary is not None or self.buckets is not None
-        kind: ColumnKind = "float" if self.dtype in _FLOATS else "integer"
-        return replace(self, kind="categorical" if codes else kind, length=1, layout="fixed")
+        number: ColumnKind = "float" if self.dtype in _FLOATS else "integer"
+        kind: ColumnKind = "categorical" if codes else self.holds or number
+        return replace(self, kind=kind, length=1, layout="fixed", holds=None)
 
     @property
     def cardinality(self) -> int | None:
@@ -230,6 +244,7 @@ class ColumnSpec:
             # Schemas without such columns are those of before there were any.
             **({} if self.layout == "fixed" else {"layout": self.layout}),
             **({} if self.wraps is None else {"wraps": self.wraps}),
+            **({} if self.holds is None else {"holds": self.holds}),
         }
 
     @classmethod
@@ -238,11 +253,11 @@ class ColumnSpec:
         numbers = {"length", "offset", "exponent"}
         texts = {"name", "kind", "role", "dtype"}
         own = {"nullable", "vocabulary", "values", "buckets", "statistics", "losses"}
-        later = {"layout": "fixed", "wraps": None}
+        later = {"layout": "fixed", "wraps": None, "holds": None}
         keys = numbers | texts | own | later.keys()
         entry = place.mapping({**later, **place.partial_mapping(value, keys)}, keys)
         layout = place.at("layout").text(entry["layout"])
-        wraps = entry["wraps"]
+        wraps, holds = entry["wraps"], entry["holds"]
         kind, role, dtype = (place.at(n).text(entry[n]) for n in ("kind", "role", "dtype"))
         vocabulary, statistics = entry["vocabulary"], entry["statistics"]
         at = place.at("losses")
@@ -264,6 +279,7 @@ class ColumnSpec:
             losses=tuple(Loss.from_json(at, item) for item in at.sequence(entry["losses"])),
             wraps=None if wraps is None else _one_of(place.at("wraps"), wraps, get_args(Wrapping)),
             layout=_one_of(place.at("layout"), layout, get_args(ListLayout)),
+            holds=None if holds is None else _one_of(place.at("holds"), holds, get_args(ListItems)),
         )
 
 

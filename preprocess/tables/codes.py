@@ -4,8 +4,9 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from google_crc32c import value as crc32c
@@ -29,7 +30,7 @@ Look = Callable[["pa.LargeStringArray"], NDArray[np.int32]]
 """Texts -> their codes."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class BlockCodes:
     """Where the codes of the texts of every block are.
 
@@ -42,10 +43,22 @@ class BlockCodes:
     def of_block(self, number: int) -> dict[str, NDArray[np.int32]]:
         """Return the codes of a block's texts, by column; `number` is its place among all."""
         found = {}
-        for name, file in self.files.items():
-            first, end = file.starts[number : number + 2].tolist()
-            found[name] = np.fromfile(file.path, "<i4", count=end - first, offset=4 * first)
+        for name, (codes, starts) in self._mapped.items():
+            first, end = starts[number : number + 2].tolist()
+            found[name] = codes[first:end]
         return found
+
+    @cached_property
+    def _mapped(self) -> dict[str, tuple[NDArray[np.int32], NDArray[np.int64]]]:
+        """Map the files once; each column's codes, and where those of each block begin."""
+        return {
+            name: (np.memmap(file.path, "<i4", mode="r").view(np.ndarray), file.starts)
+            for name, file in self.files.items()
+        }
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what another process needs: paths, and nothing that is mapped."""
+        return {"files": self.files}
 
 
 def find_codes(

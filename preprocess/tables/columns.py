@@ -1,18 +1,16 @@
-"""Columns as Arrow has read them: which are read at all, text as bytes and as dictionaries."""
+"""Columns as Arrow has read them: which are read at all, and what their values are."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from loaders.format.records import NAME_RULE, is_name
-from preprocess.errors import SampleError, SourceError
+from preprocess.errors import SourceError
 from preprocess.tables.options import TableOptions
 from preprocess.tables.ordinals import refuse_ordinals
-from preprocess.tables.plan import with_name
 from preprocess.tables.structs import fault_of_structs, flattened, leaves
-from preprocess.texts.content import invalid_utf8
 from preprocess.texts.records import listed
 
 if TYPE_CHECKING:
@@ -43,7 +41,7 @@ def is_bytes(kind: "pa.DataType") -> bool:
 
 
 def is_readable(kind: "pa.DataType") -> bool:
-    """Whether a column of a type can be in a table of numbers, words and short lists."""
+    """Whether a column of a type can be in a table of numbers, words and lists of them."""
     import pyarrow as pa
 
     types = pa.types
@@ -55,6 +53,9 @@ def is_readable(kind: "pa.DataType") -> bool:
         return bool(
             types.is_integer(inner)
             or types.is_floating(inner)
+            or types.is_boolean(inner)
+            or types.is_date(inner)
+            or types.is_timestamp(inner)
             or types.is_null(inner)
             or is_text(inner)
         )
@@ -150,94 +151,6 @@ def _empty(kind: "pa.DataType") -> Any:
     import pyarrow as pa
 
     return pa.nulls(0, kind)
-
-
-def bytes_of(column: Any, name: str, key: str) -> Any:
-    """Return strings as large_binary, whose places in memory have been looked at.
-
-    Raises:
-        SampleError: They lie outside of the memory.
-    """
-    import pyarrow as pa
-
-    kind = column.type
-    binary = {pa.string(): pa.binary(), pa.large_string(): pa.large_binary()}.get(kind)
-    try:
-        # As bytes first: to convert damaged offsets could read outside of the memory.
-        column = column.view(binary or pa.binary_view()) if is_text(kind) else column
-        column.validate(full=True)
-        return column.cast(pa.large_binary())
-    except pa.ArrowException as error:
-        said = f"damaged Arrow data in column {name!r}: {error}; {with_name('--ignore', name)}"
-        raise SampleError(key, said) from error
-
-
-def encoded(column: Any, name: str, key: str) -> Any:
-    """Return text as dictionary<int32, large_binary>: distinct, all used, by first appearance.
-
-    Args:
-        column: Strings or bytes, or a dictionary of them.
-        name: Names the column in errors.
-        key: Names the file in errors.
-
-    Raises:
-        SampleError: The column's memory is damaged.
-    """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if not pa.types.is_dictionary(column.type):
-        return bytes_of(column, name, key).dictionary_encode()
-    values, indices = bytes_of(column.dictionary, name, key), column.indices
-    bounds = pc.min_max(indices)
-    if bounds["max"].is_valid and not (
-        bounds["min"].as_py() >= 0 and bounds["max"].as_py() < len(values)
-    ):
-        said = f"damaged Arrow data in column {name!r}: an index without a value"
-        raise SampleError(key, f"{said}; {with_name('--ignore', name)}")
-    used = pc.unique(indices.drop_null())
-    taken = values.take(used)
-    if taken.null_count or len(pc.unique(taken)) < len(taken):
-        return values.take(indices).dictionary_encode()
-    numbers = np.zeros(len(values), np.int32)
-    numbers[used.to_numpy()] = np.arange(len(used), dtype=np.int32)
-    return pa.DictionaryArray.from_arrays(pc.take(pa.array(numbers), indices), taken)
-
-
-def as_strings(column: Any) -> Any:
-    """Return a dictionary of bytes as one of strings; None where some are not UTF-8."""
-    import pyarrow as pa
-
-    values = column.dictionary.view(pa.large_string())
-    try:
-        values.validate(full=True)
-    except pa.ArrowInvalid:
-        return None
-    return pa.DictionaryArray.from_arrays(column.indices, values)
-
-
-def invalid_rows(columns: Mapping[str, Any]) -> dict[int, str]:
-    """Return which rows of columns of bytes, or dictionaries of them, are not UTF-8, and why."""
-    import pyarrow as pa
-
-    found: dict[int, str] = {}
-    for name, column in columns.items():
-        dictionary = column.dictionary if pa.types.is_dictionary(column.type) else None
-        values = column if dictionary is None else dictionary
-        bad = {
-            index: f"column {name!r} is not valid UTF-8: {fault[1]} at byte {fault[0]:,} of it"
-            for index, value in enumerate(values.to_pylist())
-            if value is not None and (fault := invalid_utf8(value))
-        }
-        if dictionary is None:
-            rows: Iterable[tuple[int, str]] = bad.items()
-        else:
-            codes = column.indices.fill_null(-1).to_numpy()
-            chosen = np.flatnonzero(np.isin(codes, list(bad)))
-            rows = [(row, bad[int(codes[row])]) for row in chosen.tolist()]
-        for row, reason in rows:
-            found.setdefault(row, reason)
-    return found
 
 
 def list_counts(array: Any) -> "NDArray[np.int64]":

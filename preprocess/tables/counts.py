@@ -1,85 +1,115 @@
 """Whole numbers of a column, counted: each different one, and how often it occurs."""
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from preprocess.tables.buffers import stored_numbers, validity
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_NEAR: Final = 1 << 21
-"""Numbers that are so near to the smallest are counted in a table of 16 MiB; others are sorted."""
+_NEAR: Final = 1 << 16
+"""Numbers that are so near to the smallest are counted in a table that stays in the cache."""
+
+_SPAN: Final = 1 << 21
+_DENSE: Final = 8
+"""Others are counted in a table of 16 MiB where it has at most so many places for each; or they
+are sorted."""
 
 _HELD: Final = 1 << 22
 """Different numbers that are held, at most."""
 
 _MERGED: Final = 1 << 22
-"""Numbers that are counted together: those before are merged with them."""
+"""Numbers far from the smallest that are counted together: those before are merged with them."""
 
 Counted = tuple[NDArray[np.int64], NDArray[np.int64]]
 """[k] different numbers in rising order, and [k] how often each occurs."""
 
+Part = tuple[NDArray[np.int64], int]
+"""[n] numbers, missing ones as the lowest of all, and how many of these there are."""
 
-def count_numbers(parts: Iterable[NDArray[Any] | None], low: int) -> Counted | None:
+
+def count_numbers(parts: Iterable[Part | None], low: int) -> Counted | None:
     """Count whole numbers.
 
     Args:
-        parts: As `present_numbers` returns them.
+        parts: As `numbers_to_count` returns them.
         low: No number is smaller.
 
     Returns:
         The numbers and their counts; None if there are too many different ones to hold, or a part
         is None.
     """
-    found: Counted = (np.empty(0, np.int64), np.empty(0, np.int64))
-    waiting: list[NDArray[Any]] = []
-    count = 0
+    near = np.zeros(_NEAR, np.int64)
+    far: Counted = (np.empty(0, np.int64), np.empty(0, np.int64))
+    waiting: list[NDArray[np.int64]] = []
     for part in parts:
         if part is None:
             return None
-        waiting.append(part)
-        count += len(part)
-        if count >= _MERGED:
-            found = _merged(found, _counted(waiting, low))
-            waiting, count = [], 0
-            if len(found[0]) > _HELD:
+        numbers, missing = part
+        beyond = _count_near(numbers, low, near)
+        near[0] -= missing
+        if len(beyond):
+            waiting.append(beyond)
+        if sum(map(len, waiting)) >= _MERGED:
+            far, waiting = _merged(far, _counted(np.concatenate(waiting))), []
+            if len(far[0]) > _HELD:
                 return None
     if waiting:
-        found = _merged(found, _counted(waiting, low))
-    return found if len(found[0]) <= _HELD else None
+        far = _merged(far, _counted(np.concatenate(waiting)))
+    places = np.flatnonzero(near)
+    values, counts = np.append(places + low, far[0]), np.append(near[places], far[1])
+    return (values, counts) if len(values) <= _HELD else None
 
 
-def present_numbers(array: "pa.Array") -> NDArray[Any] | None:
-    """Return the numbers of an array of whole numbers without missing ones.
+def numbers_to_count(array: "pa.Array", low: int) -> Part | None:
+    """Return the numbers of an array of whole numbers.
 
     Returns:
-        [n] signed integers; None for an array of another type, and of uint64.
+        Missing ones are `low`; None for an array of another type, and of uint64.
     """
     import pyarrow as pa
 
     if array.null_count == len(array):
-        return np.empty(0, np.int64)
+        return np.empty(0, np.int64), 0
     if not pa.types.is_integer(array.type) or pa.types.is_uint64(array.type):
         return None
-    found: NDArray[Any] = (array.drop_null() if array.null_count else array).to_numpy()
-    # Together with signed ones the others would become floats.
-    return found.astype(np.int64) if pa.types.is_unsigned_integer(array.type) else found
+    numbers = stored_numbers(array).astype(np.int64)
+    if array.null_count:
+        # Without a branch for each: which are missing, no processor guesses.
+        numbers = np.where(validity(array), numbers, low)
+    return numbers, array.null_count
 
 
-def _counted(parts: list[NDArray[Any]], low: int) -> Counted:
-    numbers = np.concatenate(parts)
-    if len(numbers) and int(numbers.max()) - low >= _NEAR:
-        near = numbers < low + _NEAR
-        far, numbers = np.sort(numbers[~near]), numbers[near]
-    else:
-        far = numbers[:0]
-    counts = np.bincount(numbers.astype(np.int64) - low)
-    places = np.flatnonzero(counts)
-    ends = np.flatnonzero(np.append(far[1:] != far[:-1], [True] * bool(len(far))))
-    values = np.concatenate([places + low, far[ends].astype(np.int64)])
-    return values, np.concatenate([counts[places], np.diff(ends, prepend=-1)])
+def _count_near(numbers: NDArray[np.int64], low: int, near: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Count those of [n] numbers that are near to `low`; return the others."""
+    if not len(numbers):
+        return np.empty(0, np.int64)
+    highest = int(numbers.max()) - low
+    if highest < len(near):
+        near[: highest + 1] += np.bincount(numbers - low)
+        return np.empty(0, np.int64)
+    # A distance may be beyond int64.
+    far = numbers.view(np.uint64) - np.uint64(low % (1 << 64))
+    places = np.minimum(far, np.uint64(len(near))).view(np.int64)
+    near += np.bincount(places, minlength=len(near) + 1)[:-1]
+    rest: NDArray[np.int64] = numbers[places == len(near)]
+    return rest
+
+
+def _counted(numbers: NDArray[np.int64]) -> Counted:
+    low = int(numbers.min())
+    span = int(numbers.max()) - low + 1
+    if span <= min(_SPAN, _DENSE * len(numbers)):
+        counts = np.bincount(numbers - low)
+        places = np.flatnonzero(counts)
+        return places + low, counts[places]
+    numbers = np.sort(numbers)
+    ends = np.flatnonzero(np.append(numbers[1:] != numbers[:-1], True))
+    return numbers[ends], np.diff(ends, prepend=-1)
 
 
 def _merged(one: Counted, two: Counted) -> Counted:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from preprocess.tables.buffers import validity
 from preprocess.tables.columns import string_buffers
 from preprocess.tables.options import TableOptions
 from preprocess.tables.text import MAX_PLACES, plain_numbers, to_floats
@@ -57,7 +58,7 @@ def units_of(
     """
     import pyarrow as pa
 
-    valid = np.asarray(array.is_valid())
+    valid = validity(array)
     if pa.types.is_decimal(array.type):
         return _unscaled(array, array.type.scale if exponent is None else -exponent), valid
     places = -(exponent or 0)
@@ -160,7 +161,7 @@ def _unscaled(array: "pa.Array", scale: int) -> NDArray[np.int64]:
     words = array.type.bit_width // 64
     raw = np.frombuffer(array.buffers()[1], "<i8").reshape(-1, words)
     raw = raw[array.offset : array.offset + len(array)]
-    valid = np.asarray(array.is_valid())
+    valid = validity(array)
     # The upper words of a number within int64 repeat its sign.
     beyond = np.flatnonzero((raw[:, 1:] != (raw[:, :1] >> 63)).any(axis=1) & valid)
     if len(beyond):

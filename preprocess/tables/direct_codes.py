@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from preprocess.tables.buffers import stored_numbers, validity, whole_range
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -22,27 +24,27 @@ def shifted(array: "pa.Array", first: int, last: int, dtype: np.dtype[Any]) -> N
         [n] codes; None where this is not the way, or a number has no code.
     """
     import pyarrow as pa
-    import pyarrow.compute as pc
 
     if not pa.types.is_integer(array.type) or not len(array):
         return None
-    bounds = pc.min_max(array)
-    low, high = bounds["min"].as_py(), bounds["max"].as_py()
-    if low is not None and not first <= low <= high <= last:
-        return None
-    stored = np.frombuffer(array.buffers()[1], array.type.to_pandas_dtype())
+    stored = stored_numbers(array)
+    # Most blocks have one of their numbers in the places of missing ones.
+    if not first <= int(stored.min()) <= int(stored.max()) <= last:
+        bounds = whole_range(array)
+        if bounds is not None and not first <= bounds[0] <= bounds[1] <= last:
+            return None
     # Modulo the width of the codes, in which they are exact.
-    codes = stored[array.offset : array.offset + len(array)].astype(f"u{dtype.itemsize}")
+    codes = stored.astype(f"u{dtype.itemsize}")
     codes += codes.dtype.type((1 - first) % (1 << (8 * dtype.itemsize)))
     if array.null_count:
-        np.putmask(codes, np.asarray(array.is_null()), 0)  # whatever is stored in their place
+        codes *= validity(array).view(np.uint8)  # whatever is stored in their place
     return codes.view(dtype)
 
 
 def taken(
     array: "pa.DictionaryArray", chosen: slice | NDArray[np.int64], codes: NDArray[Any]
 ) -> NDArray[Any]:
-    """Take the codes of a column of text: by Arrow, without the interpreter's lock.
+    """Take the codes of a column of text.
 
     Args:
         array: Texts, each different one once.
@@ -52,14 +54,11 @@ def taken(
     Returns:
         The code of each chosen row, 0 for a missing one.
     """
-    import pyarrow as pa
-
     indices = array.indices
-    if isinstance(chosen, slice):
-        start, stop, _ = chosen.indices(len(indices))
-        indices = indices.slice(start, stop - start)
-    else:
-        indices = indices.take(pa.array(chosen))
-    found = pa.array(codes).take(indices)
-    shown: NDArray[Any] = (found.fill_null(0) if found.null_count else found).to_numpy()
-    return shown
+    places = stored_numbers(indices)[chosen].astype(np.intp)
+    if not len(codes):
+        return np.zeros(len(places), codes.dtype)
+    found = codes.take(places, mode="clip")  # what is stored for missing ones may be any place
+    if indices.null_count:
+        found *= validity(indices)[chosen]
+    return found

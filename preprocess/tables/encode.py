@@ -13,13 +13,15 @@ from loaders.format.table_schema import ColumnSpec, TableSchema
 from preprocess.errors import SourceError
 from preprocess.recipe import Ragged
 from preprocess.tables.block import Block
+from preprocess.tables.buffers import validity
 from preprocess.tables.coded_texts import coded_array, is_coded, source_of
 from preprocess.tables.columns import list_counts, value_at
 from preprocess.tables.decimals import NO_MULTIPLE
 from preprocess.tables.direct_codes import shifted, taken
 from preprocess.tables.encode_lists import Chosen, chosen_lists
-from preprocess.tables.list_values import items_of, vectors_of
+from preprocess.tables.list_values import check_items, items_of, vectors_of
 from preprocess.tables.options import TableOptions
+from preprocess.tables.packed import packed
 from preprocess.tables.text_codes import is_coded_text
 from preprocess.tables.values import (
     Numbers,
@@ -70,20 +72,18 @@ class Encoder:
         Raises:
             SourceError: A value does not fit; it names file, line, column and value.
         """
-        records = np.zeros(len(block.rows[chosen]), self.schema.record_dtype)
+        columns: dict[str, NDArray[Any]] = {}
         lengths = self.schema.length_names
         for spec in self.schema.columns:
             if spec.layout == "fixed":
-                stored = _Column(spec, block, chosen, self).stored(codes)
-                records[spec.name] = stored.reshape(records[spec.name].shape)
+                columns[spec.name] = _Column(spec, block, chosen, self).stored(codes)
                 continue
             lists = chosen_lists(block, spec, chosen)
-            records[lengths[spec.name]] = length_codes(lists.counts, lists.missing)
+            columns[lengths[spec.name]] = length_codes(lists.counts, lists.missing)
             if spec.layout == "padded":
                 values = _Column(spec.item, lists.block, lists.chosen, self).stored(codes)
-                filled = filled_up(values, lists.counts, spec.length)
-                records[spec.name] = filled.reshape(records[spec.name].shape)
-        return records
+                columns[spec.name] = filled_up(values, lists.counts, spec.length)
+        return packed(columns, len(block.rows[chosen]), self.schema.record_dtype)
 
     def outside(self, block: Block, chosen: Chosen) -> dict[str, int]:
         """Count the numbers of some rows that no code stands for: column -> how many."""
@@ -170,7 +170,7 @@ class _Column:
     def _check_lengths(self, array: "pa.Array") -> None:
         """Refuse lists of numbers that are not as long as those that are stored."""
         counts = list_counts(array)
-        bad = np.flatnonzero((counts != self.spec.length) & np.asarray(array.is_valid()))
+        bad = np.flatnonzero((counts != self.spec.length) & validity(array))
         if len(bad):
             said = f"a list of {counts[bad[0]]} numbers, and {self.spec.length} are stored"
             raise self._error_at(int(bad[0]), said)
@@ -192,10 +192,11 @@ class _Column:
     def _converted(self, *, unsigned: bool) -> Numbers:
         spec, array = self.spec, self.array
         if spec.kind == "vector":
-            whole = spec.dtype not in {"float32", "float64"}
+            kind, options = spec.item.kind, self.encoder.options
+            whole = kind != "float"
+            check_items(array, spec, self.block.key)
             self._check_lengths(array)
-            options = self.encoder.options
-            items = items_of(array, options, whole=whole, unsigned=unsigned, name=spec.name)
+            items = items_of(array, options, kind=kind, unsigned=unsigned, name=spec.name)
             return vectors_of(items, array, spec.length, whole=whole, unsigned=unsigned)
         source, part = source_of(spec, self.encoder.schema)
         if part is not None:

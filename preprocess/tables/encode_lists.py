@@ -11,8 +11,9 @@ from loaders.format.table_lists import MOST_VALUES
 from loaders.format.table_schema import ColumnSpec, TableSchema
 from preprocess.errors import SourceError
 from preprocess.tables.block import Block
+from preprocess.tables.buffers import validity
 from preprocess.tables.columns import list_counts
-from preprocess.tables.list_values import list_items
+from preprocess.tables.list_values import check_items, list_items
 from preprocess.tables.spill import SpilledBlock, map_block
 from preprocess.tables.values import column_array
 
@@ -46,6 +47,7 @@ def chosen_lists(block: Block, spec: ColumnSpec, chosen: Chosen) -> ChosenLists:
     import pyarrow as pa
 
     array = column_array(block.table, spec.name)
+    check_items(array, spec, block.key)
     counts = list_counts(array)
     mine = counts[chosen]
     most = spec.length if spec.layout == "padded" else MOST_VALUES
@@ -62,7 +64,7 @@ def chosen_lists(block: Block, spec: ColumnSpec, chosen: Chosen) -> ChosenLists:
         first = int(starts[chosen][0]) if len(mine) else 0
         inner = slice(first, first + int(mine.sum()))
     lines = np.repeat(block.rows, counts)
-    missing = ~np.asarray(array.is_valid())[chosen]
+    missing = ~validity(array)[chosen]
     return ChosenLists(mine, missing, Block(block.key, items, lines, {}), inner)
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from preprocess.tables.block import NAIVE, NULL, TEXT_KINDS, ZONED, Evidence
+from preprocess.tables.buffers import whole_range
 from preprocess.tables.columns import value_at
 from preprocess.tables.decimals import places_of_floats
 from preprocess.tables.options import TableOptions
@@ -216,8 +217,11 @@ def _others(column: Any, kinds: frozenset[str], place: Place) -> dict[str, tuple
 
 def _range(column: Any) -> tuple[Any, Any]:
     """Return the smallest and the largest value; NaN is none."""
+    import pyarrow as pa
     import pyarrow.compute as pc
 
+    if pa.types.is_integer(column.type):
+        return whole_range(column) or (None, None)
     bounds = pc.min_max(column)
     low, high = bounds["min"].as_py(), bounds["max"].as_py()
     if isinstance(low, float) and low != low:

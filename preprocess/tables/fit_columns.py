@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from loaders.format.table_schema import Loss
 from preprocess.errors import SourceError
-from preprocess.tables.columns import is_text
 from preprocess.tables.fit_numbers import fit_floats, fit_whole
 from preprocess.tables.fit_rows import Rows, classes_of
 from preprocess.tables.fitted_column import FittedColumn, code_dtype, make_spec
+from preprocess.tables.list_values import ITEM_WORDS, kind_of_items
 from preprocess.tables.plan import ColumnPlan, with_name
 from preprocess.tables.splits import SKIPPED, SPLIT_NAMES, TRAIN
 from preprocess.tables.text_codes import FIRST, MISSING, UNKNOWN, is_coded_text, write_codes
@@ -29,6 +29,8 @@ from preprocess.tables.vocabulary import (
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from loaders.format.table_column import ColumnKind
 
 _OWN_VALUES: Final = 0.9
 """Share of rows with a value of their own from which on a column looks like an id."""
@@ -71,17 +73,26 @@ def _with_values(plan: ColumnPlan, rows: Rows) -> ColumnPlan:
     """Look at what lists hold, and refuse what has no place in a record."""
     import pyarrow as pa
 
-    arrays = (array.type for array, _ in rows.arrays(plan.source))
-    types = {found.value_type for found in arrays if not pa.types.is_null(found)}
-    types = {found for found in types if not pa.types.is_null(found)}  # of empty lists alone
-    if all(is_text(t) for t in types):
-        return replace(plan, values="texts")
-    if not all(pa.types.is_integer(t) or pa.types.is_floating(t) for t in types):
-        said = ", ".join(sorted(map(str, types)))
+    types: dict[pa.DataType, str] = {}
+    kinds: set[ColumnKind] = set()
+    for spilled, (array, _) in zip(rows.blocks, rows.arrays(plan.source), strict=True):
+        if (kind := kind_of_items(array)) is not None:  # not of empty lists alone
+            types.setdefault(array.type.value_type, spilled.key)
+            kinds.add(kind)
+    words = {ITEM_WORDS[kind] for kind in kinds}
+    if len(words) > 1 or (kinds == {"datetime"} and len(types) > 1):
+        said = ", ".join(f"{kind} ({key})" for kind, key in sorted(types.items(), key=str))
         raise SourceError(
-            f"column {plan.name!r}: holds lists of {said}; a record takes lists of numbers or of "
-            f"texts; {with_name('--ignore', plan.name)}"
+            f"column {plan.name!r}: holds lists of {said}; a column takes those of one kind; "
+            f"{with_name('--ignore', plan.name)}"
         )
+    if words <= {"texts"}:
+        return replace(plan, values="texts")
+    (holds,) = kinds if len(kinds) == 1 else (None,)
+    if holds == "boolean":
+        return replace(plan, values="whole", holds=holds, low=0, high=1)
+    if holds == "date" or holds == "datetime":
+        return replace(plan, values="whole", holds=holds)
     whole = all(pa.types.is_integer(t) for t in types)
     floats = plan.dtype in {"float32", "float64"}
     unsigned = pa.uint64() in types and all(pa.types.is_unsigned_integer(t) for t in types)

@@ -14,7 +14,8 @@ from loaders.format.table_schema import ColumnSpec, Loss
 from preprocess.errors import SourceError
 from preprocess.tables.column_statistics import Tally, column_statistics, tally
 from preprocess.tables.columns import list_counts
-from preprocess.tables.counts import count_numbers, present_numbers
+from preprocess.tables.counts import Part as Counting
+from preprocess.tables.counts import count_numbers, numbers_to_count
 from preprocess.tables.fit_rows import Rows, column_numbers
 from preprocess.tables.fitted_column import CODE_DTYPES, FittedColumn, make_spec, narrowest
 from preprocess.tables.list_values import list_items, rows_with
@@ -48,7 +49,8 @@ def fit_whole(plan: ColumnPlan, rows: Rows) -> FittedColumn:
         low, high, missing = _range(plan, rows)
         plan = with_range(plan, low, high, missing=missing)
     low, high = plan.low or 0, plan.high or 0
-    offset = 0 if plan.kind == "boolean" else low
+    boolean = "boolean" in {plan.kind, plan.holds}
+    offset = 0 if boolean else low
     if plan.dtype is not None:
         _check_asked(plan, rows, offset)
     dtype: ColumnDtype = "int64"
@@ -57,7 +59,7 @@ def fit_whole(plan: ColumnPlan, rows: Rows) -> FittedColumn:
         wraps = "uint64" if plan.unsigned else "int64"
         offset = unused_number(lambda: _all(plan, rows), unsigned=plan.unsigned) + 1
     elif plan.nullable:
-        below = 0 if plan.kind == "boolean" else room_of(plan, rows.options.room)
+        below = 0 if boolean else room_of(plan, rows.options.room)
         offset, high = offset - below, high + below
         dtype = plan.dtype or narrowest(high - offset + 1)
     else:
@@ -265,17 +267,17 @@ def _counted(spec: ColumnSpec, plan: ColumnPlan, rows: Rows) -> FittedColumn | N
 
     if plan.kind != "integer" or plan.part is not None or plan.low is None:
         return None
-    missing = 0
+    low, missing = plan.low, 0
 
-    def parts() -> Iterator[NDArray[Any] | None]:
+    def parts() -> Iterator[Counting | None]:
         nonlocal missing
         for array, splits in rows.arrays(plan.source):
             train = splits == TRAIN
             mine = array if train.all() else array.filter(pa.array(train))
             missing += mine.null_count
-            yield present_numbers(mine)
+            yield numbers_to_count(mine, low)
 
-    found = count_numbers(parts(), plan.low)
+    found = count_numbers(parts(), low)
     if found is None:
         return None
     sums = tally(*found)

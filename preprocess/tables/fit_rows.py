@@ -108,7 +108,8 @@ def column_numbers(array: "pa.Array", plan: ColumnPlan, options: TableOptions) -
     if plan.kind == "vector":
         whole = plan.values == "whole"
         unsigned = plan.unsigned
-        items = items_of(array, options, whole=whole, unsigned=unsigned, name=plan.source)
+        kind = plan.holds or ("integer" if whole else "float")
+        items = items_of(array, options, kind=kind, unsigned=unsigned, name=plan.source)
         if plan.varies:
             return items
         return vectors_of(items, array, plan.length, whole=whole, unsigned=unsigned)

@@ -61,6 +61,7 @@ def make_spec(
         dtype=dtype,
         length=plan.length,
         losses=losses,
+        holds=plan.holds,
         layout=list_layout(plan, dtype, nullable=own.get("nullable", True)),
         **own,
     )

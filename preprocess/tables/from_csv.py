@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from preprocess.errors import SampleError
-from preprocess.tables.columns import as_integers, invalid_rows, whole
+from preprocess.tables.columns import as_integers, whole
+from preprocess.tables.dictionaries import invalid_rows
 from preprocess.tables.options import TableOptions
 from preprocess.texts.arrays import valid_utf8
 from preprocess.texts.csv_rows import ParsedRows, parse_rows

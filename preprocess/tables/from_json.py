@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from loaders.format.value_texts import number_text
-from preprocess.tables.columns import encoded, is_readable, is_text, whole
+from preprocess.tables.columns import is_readable, is_text, whole
+from preprocess.tables.dictionaries import encoded
 from preprocess.tables.structs import (
     fault_of_structs,
     flat_record,

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from preprocess.errors import output_error
+from preprocess.tables.buffers import validity
 from preprocess.tables.columns import list_counts
 from preprocess.tables.fit_rows import Rows, column_numbers
 from preprocess.tables.list_values import list_items
@@ -159,4 +160,4 @@ def _list_hashes(array: "pa.Array") -> NDArray[np.uint64]:
     sums = np.zeros(len(each) + 1, np.uint64)
     np.cumsum(mixed(each ^ mixed(places.astype(np.uint64))), out=sums[1:])
     found = sums[starts + counts] - sums[starts] + mixed(counts.astype(np.uint64))
-    return np.where(np.asarray(array.is_valid()), found, _MISSING)
+    return np.where(validity(array), found, _MISSING)

@@ -56,7 +56,14 @@ def text_notes(name: str, evidence: Evidence) -> Iterator[str]:
 def header_notes(
     columns: Sequence[str], evidence: Mapping[str, Evidence], options: TableOptions
 ) -> Iterator[str]:
-    """Say that the header of a text looks like a row of values."""
+    """Say what a header leaves without a name, and that it looks like a row of values."""
+    without = [name for name in columns if evidence[name].unnamed is not None]
+    if without:
+        shown = ", ".join(map(repr, without[:_SHOWN])) + (", ..." if len(without) > _SHOWN else "")
+        yield (
+            f"{evidence[without[0]].unnamed}: the header leaves columns without a name: called "
+            f"{shown}, by their place"
+        )
     named = [name for name in columns if _NUMBER.fullmatch(name)]
     places = [place for name in columns for _, place in evidence[name].not_kind.values()]
     if not named or not places or not options.header:

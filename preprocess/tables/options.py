@@ -133,7 +133,10 @@ class TableOptions:
             name = self.text[0]
             raise ValueError(f"text: column {name!r}: {TEXT_REMEDY.format(quote(name))}")
         if self.tokenizer is not None and not self.text:
-            raise ValueError(f"tokenizer={self.tokenizer!r}: only with a column of text")
+            raise ValueError(
+                f"tokenizer={self.tokenizer!r}: makes tokens of the columns that --text names, "
+                "those of --like as well: name them, or leave the tokenizer out"
+            )
 
     def _fates(self) -> Iterator[tuple[str, str]]:
         """Yield what each column is named for, where only one thing can be done to it."""

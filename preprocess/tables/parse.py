@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from preprocess.errors import SampleError
-from preprocess.tables.block import Block, Evidence
-from preprocess.tables.columns import as_strings, encoded, invalid_rows, is_bytes, is_text, whole
-from preprocess.tables.evidence import text_evidence, typed_evidence, unread_evidence
+from preprocess.tables.block import TEXT_KINDS, Block, Evidence
+from preprocess.tables.columns import is_bytes, is_text, whole
+from preprocess.tables.dictionaries import as_strings, encoded, invalid_rows
+from preprocess.tables.evidence import Place, text_evidence, typed_evidence, unread_evidence
 from preprocess.tables.from_csv import CsvBlock, parse_csv, smallest
 from preprocess.tables.from_json import parse_json
 from preprocess.tables.options import TableOptions
@@ -29,8 +30,8 @@ _WRITTEN = {
 }
 """What numbers of CSV and JSON could be: also text, since the text of each is known."""
 
-_OF_JSON_TEXT = frozenset({"date", "datetime", "string"})
-"""What strings of JSON could be; its numbers are no strings."""
+_OF_STRINGS = frozenset({"date", "datetime", "string"})
+"""What values that are strings by their type could be, in JSON and in tables alike."""
 
 
 def parse_block(raw: RawBlock, options: TableOptions, most: int | None = None) -> Block:
@@ -162,23 +163,45 @@ def _block(
     evidence: dict[str, Evidence] = {}
     of_folders = {name for name, _ in raw.partitions} - set(columns)
     for name, column in arrays.items():
-        kinds = kinds_of(column.type)
-        if column.type == pa.null():
+        if raw.kind == "table" and name not in of_folders:
+            evidence[name] = _evidence_of_table(raw, name, column, place, options)
+        elif column.type == pa.null():
             evidence[name] = unread_evidence(len(rows))
-        elif pa.types.is_dictionary(column.type) and (raw.kind == "csv" or name in of_folders):
-            evidence[name] = text_evidence(column, place, options)
-        elif pa.types.is_dictionary(column.type) and raw.kind == "json":
-            evidence[name] = text_evidence(column, place, options, _OF_JSON_TEXT)
+        elif pa.types.is_dictionary(column.type):
+            strings = raw.kind == "json" and name not in of_folders
+            allowed = _OF_STRINGS if strings else TEXT_KINDS
+            evidence[name] = text_evidence(column, place, options, allowed)
         else:
-            if raw.kind != "table" or name in of_folders:
-                kinds = _WRITTEN.get(next(iter(kinds)), kinds)
-            found = typed_evidence(column, kinds, place)
-            given = None if raw.table is None else raw.table.schema
-            decoded = given is not None and name in given.names and is_bytes(given.field(name).type)
-            evidence[name] = replace(found, from_bytes=decoded and found.is_typed)
+            kinds = kinds_of(column.type)
+            written = _WRITTEN.get(next(iter(kinds)), kinds)
+            evidence[name] = typed_evidence(column, written, place)
+    for name in raw.unnamed:
+        evidence[name] = replace(evidence[name], unnamed=raw.key)
     errors = tuple(SampleError(f"{raw.key}:{raw.first + line}", reason) for line, reason in wrong)
     table = pa.table(list(arrays.values()), names=list(arrays))
     return Block(raw.key, table, rows, evidence, errors)
+
+
+def _evidence_of_table(
+    raw: RawBlock, name: str, column: Any, place: Place, options: TableOptions
+) -> Evidence:
+    """Look at a column that has a type in its file.
+
+    Strings may be dates or times; what looks like a number has been made a string by somebody.
+    """
+    import pyarrow as pa
+
+    if column.type == pa.null():
+        return unread_evidence(len(column))
+    found = typed_evidence(column, kinds_of(column.type), place)
+    given = None if raw.table is None else raw.table.schema.field(name).type
+    if given is None or not (is_text(given) or name in raw.texts):
+        decoded = given is not None and is_bytes(given)
+        return replace(found, from_bytes=decoded and found.is_typed)
+    if found.missing == found.count:
+        return replace(found, kinds=_OF_STRINGS, is_typed=False)
+    times = text_evidence(column, place, options, _OF_STRINGS)
+    return found if times.kinds == found.kinds else times
 
 
 def _first(column: Any, most: int) -> Any:

@@ -8,7 +8,7 @@ from typing import Final, Literal, Never
 
 import numpy as np
 
-from loaders.format.table_schema import ColumnDtype, ColumnKind
+from loaders.format.table_column import ColumnDtype, ColumnKind, ListItems
 from preprocess.errors import SourceError
 from preprocess.tables.block import MIXED_TEXT, NAIVE, ZONED, Evidence
 from preprocess.tables.options import Task
@@ -38,6 +38,7 @@ class ColumnPlan:
         length: Values of a vector, of the longest list where they vary.
         shortest: Values of the shortest list of a vector.
         values: What the lists of a vector hold; None until their types have been looked at.
+        holds: Truth values or times in the lists of a vector, alike.
         exponent: Values are whole numbers times 10**exponent.
         low: Smallest whole number; None where there is none.
         high: Largest whole number.
@@ -66,6 +67,7 @@ class ColumnPlan:
     length: int = 1
     shortest: int = 1
     values: Literal["whole", "floats", "texts"] | None = None
+    holds: ListItems | None = None
     exponent: int = 0
     low: int | None = None
     high: int | None = None

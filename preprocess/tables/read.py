@@ -51,7 +51,9 @@ class RawBlock:
         after: CSV: the line that what follows the records begins in.
         data: Whole records of CSV, whole lines of JSON.
         table: Rows that Arrow has read.
+        texts: Columns of it that are dictionaries, and plain text by their type in the file.
         names: CSV: the columns.
+        unnamed: CSV: those that the header gives no name.
         delimiter: CSV: what stands between fields.
         integers: CSV: numbers of the columns that seemed to be whole numbers at the beginning of
             the file; a guess that makes parsing faster.
@@ -67,7 +69,9 @@ class RawBlock:
     after: int = 1
     data: bytes = b""
     table: "pa.Table | None" = None
+    texts: frozenset[str] = frozenset()
     names: tuple[str, ...] = ()
+    unnamed: frozenset[str] = frozenset()
     delimiter: str = ","
     integers: frozenset[int] = frozenset()
     guessed: tuple[tuple[str, bool], ...] = ()
@@ -129,14 +133,19 @@ def _read_csv(
             line, rest = records.line, records.data
             if form is None:
                 begin = rest.lstrip(b"\r\n")
-                names, begin = _take_names(begin, delimiter, f"{item.key}:{line}", options)
+                names, unnamed, begin = _take_names(begin, delimiter, f"{item.key}:{line}", options)
                 if not names:
                     continue
                 line += count_lines(rest, len(rest) - len(begin))
                 rest = begin
                 integers = find_integers(rest, delimiter, len(names), options)
                 form = RawBlock(
-                    key=item.key, kind="csv", names=names, delimiter=delimiter, integers=integers
+                    key=item.key,
+                    kind="csv",
+                    names=names,
+                    unnamed=unnamed,
+                    delimiter=delimiter,
+                    integers=integers,
                 )
             if rest:
                 yield replace(form, first=line, after=records.after, data=rest)
@@ -168,14 +177,15 @@ def find_delimiter(head: bytes, within: str = "") -> str:
 
 def _take_names(
     data: bytes, delimiter: str, key: str, options: TableOptions
-) -> tuple[tuple[str, ...], bytes]:
-    """Return the names of the columns, and the rows."""
+) -> tuple[tuple[str, ...], frozenset[str], bytes]:
+    """Return the names of the columns, those that the header does not give, and the rows."""
     fields, rest = take_record(data, delimiter, key)
     if not options.header:
         fields, rest = [""] * len(fields), data
     names = tuple(name or f"column_{index}" for index, name in enumerate(fields, 1))
     _check_names(names, key)
-    return names, rest
+    given = zip(fields, names, strict=True) if options.header else ()
+    return names, frozenset(name for field, name in given if not field), rest
 
 
 def _check_names(names: Sequence[str], key: str) -> None:
@@ -214,13 +224,14 @@ def _read_parquet(root: Path, item: Item, options: TableOptions) -> Iterator[Raw
         schema = pyarrow.parquet.read_schema(source)
         _check_names(schema.names, item.key)
         wanted = readable_columns(schema, options, item.key)
+        texts = _dictionaries(source, schema)
         with pyarrow.parquet.ParquetFile(
             source,
             buffer_size=_READ_NBYTES,
             pre_buffer=False,
             page_checksum_verification=True,
             coerce_int96_timestamp_unit=unit_of_times(source, item, wanted),
-            read_dictionary=_dictionaries(source, schema),
+            read_dictionary=texts,
         ) as file:
             count = file.metadata.num_row_groups
             groups = range(item.start, count if item.stop is None else item.stop)
@@ -237,7 +248,8 @@ def _read_parquet(root: Path, item: Item, options: TableOptions) -> Iterator[Raw
                 use_threads=False,
             ):
                 table = with_unread(pa.Table.from_batches([batch]), schema, len(batch), options)
-                yield RawBlock(key=item.key, kind="table", first=row, table=table)
+                raw = RawBlock(key=item.key, kind="table", first=row, table=table)
+                yield replace(raw, texts=frozenset(texts))
                 row += len(batch)
             if row != 1 + sum(sizes):
                 raise SampleError(
@@ -269,11 +281,15 @@ _AS_DICTIONARY: Final = frozenset(
 
 
 def _batch_rows(file: "pyarrow.parquet.ParquetFile", groups: range) -> int:
-    """Return how many rows hold about a block."""
+    """Return how many rows hold about a block: of a group of rows, parts of one size."""
     metadata = [file.metadata.row_group(index) for index in groups]
     rows: int = sum(group.num_rows for group in metadata)
     nbytes: int = sum(group.total_byte_size for group in metadata)
-    return max(1, min(_MAX_ROWS, rows * BLOCK_NBYTES // max(1, nbytes)))
+    wanted = max(1, min(_MAX_ROWS, rows * BLOCK_NBYTES // max(1, nbytes)))
+    # What is left over at the end of a group would be a small block of its own.
+    largest: int = max(group.num_rows for group in metadata)
+    parts = max(round(largest / wanted), -(-largest // _MAX_ROWS))
+    return -(-largest // parts) if largest > wanted else wanted
 
 
 def _read_arrow(root: Path, item: Item, options: TableOptions) -> Iterator[RawBlock]:

@@ -1,7 +1,7 @@
 """How rows of a parsed table become samples: one packed record each."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,7 +25,7 @@ from preprocess.tokens.maker import TokenMaker
 
 KIND: Final = "table"
 
-_VERSION: Final = 2
+_VERSION: Final = 3
 """Of the recipe: raised when the same options give other records."""
 
 FACTS: Final = "table"
@@ -139,7 +139,9 @@ class _TableMaker:
             found = Rows(
                 count=len(records),
                 arrays={RECORD: records, **lists},
-                tallies=self._tallies(records, lists),
+                tallies=self._tallies(
+                    records, lists, rows.may_be_unknown(item.start, item.stop or 0)
+                ),
             )
             yield self._with_tokens(found, rows, item)
 
@@ -161,12 +163,18 @@ class _TableMaker:
         return replace(found, arrays=arrays, tallies={**tallies, **found.tallies})
 
     def _tallies(
-        self, records: NDArray[Any], lists: Mapping[str, Ragged]
+        self, records: NDArray[Any], lists: Mapping[str, Ragged], doubtful: Collection[str]
     ) -> dict[str, tuple[int, ...]]:
         columns, beside = self.recipe.schema.columns, self.recipe.schema.list_fields
         known = [s.name for s in columns if s.vocabulary is not None and s.role == "feature"]
-        codes = (lists[beside[n].name].values if n in beside else records[n] for n in known)
-        unknown = tuple(int(np.count_nonzero(found == UNKNOWN)) for found in codes)
+
+        def unknown_in(name: str) -> int:
+            if name not in doubtful:  # there is nothing to look for in most
+                return 0
+            codes = lists[beside[name].name].values if name in beside else records[name]
+            return int(np.count_nonzero(codes == UNKNOWN))
+
+        unknown = tuple(map(unknown_in, known))
         tallies = {UNKNOWN_VALUES: unknown} if known else {}
         for spec in columns:
             if spec.role == "target" and self.recipe.task == "classification":

@@ -101,8 +101,11 @@ def _with_empty(plans: Sequence[ColumnPlan], evidence: Mapping[str, Evidence]) -
         if plan.kind == "left_out" and evidence[plan.source].missing == evidence[plan.source].count
     ]
     if not names:
-        empty = ", ".join(repr(plan.name) for plan in plans[:_SHOWN] if plan.kind == "left_out")
+        left = [plan for plan in plans if plan.kind == "left_out"]
+        empty = ", ".join(repr(plan.name) for plan in left[:_SHOWN])
         why = f"no list has a value in {empty}" if empty else "all are ignored"
+        if left and (places := evidence[left[0].source].types):
+            why = f"{next(iter(places.values()))}: {why}"
         raise SourceError(f"no column is left that could be stored: {why}; add one, or ignore less")
     shown = ", ".join(map(repr, names[:_SHOWN])) + (", ..." if len(names) > _SHOWN else "")
     note = f"columns {shown}: no value in any row, and kept, since no other is left"

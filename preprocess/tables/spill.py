@@ -8,21 +8,18 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
-from google_crc32c import extend
-from numpy.typing import NDArray
-
 from loaders.errors import FormatError, MissingShardError
 from loaders.format.files import (
     checksum,
     publish,
     read_json,
     to_json,
-    write_all,
     write_atomically,
 )
 from preprocess.errors import SampleError
 from preprocess.tables.block import Block, Evidence
+from preprocess.tables.block_sink import BlockSink
+from preprocess.tables.buffers import filled, validity
 from preprocess.tables.left_out import LeftOut, SpilledErrors, errors_of, left_out_json, left_out_of
 from preprocess.tables.work import SPILL
 
@@ -110,11 +107,12 @@ def write_block(block: Block, folder: Path, origin: Origin) -> SpilledBlock:
         OSError: The file could not be written.
     """
     path = folder / f"{origin.index:08d}.arrow"
-    data = _to_ipc(block) if len(block.rows) else np.empty(0, np.uint8)
-    if len(data):
+    sink = BlockSink(-1)
+    if len(block.rows):
         temporary = path.with_name(f"tmp-{path.name}")
         with temporary.open("wb", buffering=0) as file:
-            write_all(file.fileno(), data.data)
+            sink = BlockSink(file.fileno())
+            _write_ipc(block, sink)
         # Not made durable: a checksum tells whether the file is whole when it is used again.
         publish(temporary, path)
     return SpilledBlock(
@@ -123,12 +121,12 @@ def write_block(block: Block, folder: Path, origin: Origin) -> SpilledBlock:
         key=origin.key,
         split=origin.split,
         count=len(block.rows),
-        nbytes=data.nbytes,
-        crc32c=f"{extend(0, data):08x}",
+        nbytes=sink.nbytes,
+        crc32c=f"{sink.crc32c:08x}",
     )
 
 
-def _to_ipc(block: Block) -> NDArray[np.uint8]:
+def _write_ipc(block: Block, sink: BlockSink) -> None:
     import pyarrow as pa
 
     table = block.table
@@ -142,10 +140,10 @@ def _to_ipc(block: Block) -> NDArray[np.uint8]:
     table = pa.table([*columns, pa.array(block.rows)], names=[*table.column_names, _ROW])
     key = block.key.encode(errors="surrogateescape")
     table = table.replace_schema_metadata({_KEY: key})
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_file(sink, table.schema) as writer:
-        writer.write_table(table)
-    return np.frombuffer(sink.getvalue(), np.uint8)
+    with pa.PythonFile(sink, mode="w") as file:
+        with pa.ipc.new_file(file, table.schema) as writer:
+            writer.write_table(table)
+        sink.flush()
 
 
 def _narrow(column: "pa.ChunkedArray", evidence: Evidence | None) -> "pa.ChunkedArray | pa.Array":
@@ -162,7 +160,13 @@ def _narrow(column: "pa.ChunkedArray", evidence: Evidence | None) -> "pa.Chunked
         return pa.DictionaryArray.from_arrays(indices, array.dictionary, safe=False)
     low, high = (None, None) if evidence is None else (evidence.minimum, evidence.maximum)
     if pa.types.is_integer(kind) and isinstance(low, int) and isinstance(high, int):
-        return column.cast(_narrowest(low, high, kind), safe=False)
+        narrow = _narrowest(low, high, kind)
+        if not column.null_count:
+            return column.cast(narrow, safe=False)
+        # In the places of missing ones a number of the block: the range is that of what is stored.
+        array = column.chunk(0)
+        numbers = filled(array, low).astype(narrow.to_pandas_dtype())
+        return pa.array(numbers, narrow, mask=~validity(array))
     return column
 
 

@@ -2,7 +2,7 @@
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,7 +17,7 @@ from preprocess.errors import output_error
 from preprocess.recipe import Ragged
 from preprocess.sources import Item
 from preprocess.tables.codes import BlockCodes
-from preprocess.tables.encode import Encoder
+from preprocess.tables.encode import UNKNOWN, Encoder
 from preprocess.tables.encode_lists import Chosen
 from preprocess.tables.shuffle import Dealer, Windows, plan_windows
 from preprocess.tables.shuffle_lists import DealtLists
@@ -43,6 +43,10 @@ class RecordSource(Protocol):
 
     def texts(self, name: str, start: int, stop: int) -> Texts:
         """Return the texts of a column in the same rows."""
+        ...
+
+    def may_be_unknown(self, start: int, stop: int) -> Collection[str]:
+        """Name the columns in which the vocabulary may lack a value of the same rows."""
         ...
 
 
@@ -113,6 +117,12 @@ class BlockRows:
         """Return the texts of a column in some rows, all of one block."""
         part, chosen = self._chosen(start, stop)
         return texts_in(map_block(self.blocks[part]), name, chosen)
+
+    def may_be_unknown(self, start: int, stop: int) -> Collection[str]:  # noqa: ARG002
+        """Name the columns in which the vocabulary lacks a text of the block."""
+        part, _ = part_at(self.firsts, start)
+        codes = self.codes.of_block(part)
+        return [name for name, of_texts in codes.items() if (of_texts == UNKNOWN).any()]
 
     def texts_at(self, name: str, places: NDArray[np.int64]) -> Texts:
         """Return the texts of a column at [n] places in the split, of any blocks, in any order."""
@@ -199,6 +209,10 @@ class WindowRows:
             name, window, lambda: self.rows.texts_at(name, self.windows.places(window))
         )
         return texts.part(start - first, stop - first)
+
+    def may_be_unknown(self, start: int, stop: int) -> Collection[str]:  # noqa: ARG002
+        """Name all columns: a window is of rows of any block."""
+        return [spec.name for spec in self.rows.encoder.schema.columns]
 
     @cached_property
     def _held(self) -> threading.local:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from preprocess.errors import SourceError
+from preprocess.tables.buffers import validity
 from preprocess.tables.fit_rows import Rows, classes_of, column_numbers
 from preprocess.tables.plan import ColumnPlan
 from preprocess.tables.schema import MAX_CLASSES
@@ -32,7 +33,7 @@ def settle_target(plan: ColumnPlan, rows: Rows) -> ColumnPlan:
         SourceError: A value is infinite or not a number, or all of them are the same.
     """
     for array, splits in rows.arrays(plan.source):
-        splits[~np.asarray(array.is_valid())] = SKIPPED
+        splits[~validity(array)] = SKIPPED
     bad = rows.first(plan.source, lambda array: _not_finite(array, plan, rows))
     if bad is not None:
         raise SourceError(
@@ -57,7 +58,7 @@ def settle_target(plan: ColumnPlan, rows: Rows) -> ColumnPlan:
 
 
 def _present(array: "pa.Array") -> NDArray[np.bool_]:
-    return np.asarray(array.is_valid())
+    return validity(array)
 
 
 def _not_finite(array: "pa.Array", plan: ColumnPlan, rows: Rows) -> NDArray[np.bool_]:

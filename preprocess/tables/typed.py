@@ -52,6 +52,11 @@ def _held(kind: "pa.DataType") -> "pa.DataType":
     import pyarrow as pa
 
     types = pa.types
+    if _is_list(kind):
+        held = kind.value_field.with_type(_held(kind.value_type))
+        if types.is_fixed_size_list(kind):
+            return pa.list_(held, kind.list_size)
+        return pa.large_list(held) if types.is_large_list(kind) else pa.list_(held)
     if types.is_date(kind):
         return pa.date32()
     if types.is_timestamp(kind):
@@ -61,6 +66,13 @@ def _held(kind: "pa.DataType") -> "pa.DataType":
     if types.is_decimal(kind) and kind.bit_width < pa.decimal128(1).bit_width:
         return pa.decimal128(kind.precision, kind.scale)
     return kind
+
+
+def _is_list(kind: "pa.DataType") -> bool:
+    import pyarrow as pa
+
+    types = pa.types
+    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
 
 
 @lru_cache(maxsize=1024)
@@ -79,7 +91,8 @@ def kinds_of(kind: "pa.DataType") -> frozenset[str]:
         "decimal": types.is_decimal,
         "list": types.is_nested,
     }
-    if is_readable(kind):
+    finer = _is_list(kind) and types.is_timestamp(kind.value_type) and kind.value_type.unit != "us"
+    if is_readable(kind) and not finer:
         if types.is_timestamp(kind) and kind.unit == "us":
             return frozenset({"datetime"})
         if types.is_time64(kind) and kind.unit == "us":

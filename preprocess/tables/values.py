@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from preprocess.errors import SourceError
+from preprocess.tables.buffers import stored_numbers, validity
 from preprocess.tables.decimals import units_of
 from preprocess.tables.options import TableOptions
 from preprocess.tables.text import (
@@ -174,10 +175,9 @@ def _indices(array: "pa.DictionaryArray", missing: int) -> NDArray[np.int64]:
     """Return which value each row has, and `missing` where it has none."""
     indices = array.indices
     # Not fill_null: an index of 8 bits may have no room for the number of a missing one.
-    stored = np.frombuffer(indices.buffers()[1], indices.type.to_pandas_dtype())
-    found = stored[indices.offset : indices.offset + len(indices)].astype(np.int64)
+    found = stored_numbers(indices).astype(np.int64)
     if indices.null_count:
-        found[~np.asarray(indices.is_valid())] = missing
+        found[~validity(indices)] = missing
     return found
 
 
@@ -189,7 +189,7 @@ def _plain(
     import pyarrow.compute as pc
 
     source = array.type
-    valid = np.asarray(array.is_valid())
+    valid = validity(array)
     if kind == "float":
         if pa.types.is_decimal(source):
             array = pc.cast(array, pa.string())  # Arrow's own way is not to the nearest float
@@ -201,7 +201,7 @@ def _plain(
         return np.zeros(len(array), np.int64), valid
     if pa.types.is_floating(source):
         array = pc.if_else(pc.is_nan(array), None, array)
-        valid = np.asarray(array.is_valid())
+        valid = validity(array)
     if pa.types.is_date32(source):
         if kind == "datetime":
             array = pc.cast(array, pa.timestamp("us"))

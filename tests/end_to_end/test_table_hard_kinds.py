@@ -215,7 +215,7 @@ def test_info_leaves_out_what_nobody_asked_for(tmp_path: Path) -> None:
     lines = call("info", tmp_path / "out").stdout.splitlines()
 
     recipe = next(line for line in lines if line.startswith("recipe:"))
-    assert recipe == "recipe: categorical=['a'], target=y, version=2"
+    assert recipe == "recipe: categorical=['a'], target=y, version=3"
 
 
 def test_a_damaged_column_is_named_with_the_remedy(tmp_path: Path) -> None:

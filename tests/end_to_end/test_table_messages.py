@@ -185,3 +185,30 @@ def test_a_header_that_is_also_a_value_is_named(tmp_path: Path) -> None:
     assert "say --no-header" in done.stdout
     told = prepare(tmp_path, "b.csv", "happy\nsad\nhappy\n", "--no-header")
     assert "also one of its values" not in told.stdout
+
+
+def test_a_tokenizer_without_texts_names_the_option_also_for_new_rows(tmp_path: Path) -> None:
+    prepare(tmp_path, "a.csv", "x\n1\n2\n")
+    like = ("--like", tmp_path / "out-a.csv")
+    done = prepare(tmp_path, "b.csv", "x\n1\n", *like, "--tokenizer", "gpt2")
+    assert done.exit_code == 2
+    said = " ".join(done.stderr.split())
+    assert "--tokenizer='gpt2': makes tokens of the columns that --text names" in said
+
+
+def test_lists_without_a_value_are_refused_with_their_file(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"v": pa.array([[], []], pa.list_(pa.null()))}), tmp_path / "a.parquet")
+    done = call("table", tmp_path / "a.parquet", tmp_path / "out")
+    assert done.exit_code == 1
+    assert "a.parquet:1: no list has a value in 'v'" in done.stderr
+
+
+def test_a_column_without_a_name_is_named_in_a_note(tmp_path: Path) -> None:
+    done = prepare(tmp_path, "a.csv", "id,,age\n1,x,3\n2,y,4\n")
+    assert done.exit_code == 0
+    said = "a.csv: the header leaves columns without a name: called 'column_2', by their place"
+    assert said in done.output
+    named = prepare(tmp_path, "b.csv", "column_1,column_2\n1,x\n2,y\n")
+    assert "without a name" not in named.output
+    rows = prepare(tmp_path, "c.csv", "1,x\n2,y\n", "--no-header")
+    assert "without a name" not in rows.output

@@ -6,7 +6,7 @@ import pytest
 
 from preprocess.tables import counts as table_counts
 from preprocess.tables.column_statistics import tally
-from preprocess.tables.counts import count_numbers, present_numbers
+from preprocess.tables.counts import count_numbers, numbers_to_count
 from preprocess.tables.quantiles import quantiles, quantiles_of_counted
 
 RNG = np.random.default_rng(0)
@@ -20,7 +20,8 @@ LARGEST = (1 << 63) - 1
         [np.array([-128, 127], np.int8), np.array([300, -128], np.int16)],
         [RNG.integers(-100, 100, 50), RNG.integers(1 << 40, 1 << 41, 50), np.array([7], np.int8)],
         [np.array([-LARGEST - 1, LARGEST, LARGEST, 0])],
-        [np.array([0, (1 << 21) - 1, 1 << 21, 1 << 21, (1 << 21) + 1], np.int32)],
+        [np.array([0, (1 << 16) - 1, 1 << 16, 1 << 16, (1 << 16) + 1], np.int32)],
+        [np.array([0, 1 << 16, (1 << 17) + 8]), np.array([1 << 40, 1 << 17])],
         [np.array([(1 << 31) - 1, (1 << 31) - 2], np.int32)],
         [np.empty(0, np.int64), np.array([0], np.int16), np.empty(0, np.int8)],
     ],
@@ -32,7 +33,7 @@ def test_counted_numbers_have_the_sums_and_quantiles_of_all(
     whole = np.concatenate([part.astype(np.int64) for part in parts])
     monkeypatch.setattr(table_counts, "_MERGED", held)
     for low in (int(whole.min()), max(int(whole.min()) - 1000, -LARGEST - 1)):
-        found = count_numbers(parts, low)
+        found = count_numbers([(part.astype(np.int64), 0) for part in parts], low)
         assert found is not None
         values, counts = np.unique(whole, return_counts=True)
         assert found[0].tolist() == values.tolist()
@@ -44,27 +45,31 @@ def test_counted_numbers_have_the_sums_and_quantiles_of_all(
 
 
 def test_of_no_numbers_there_are_no_quantiles() -> None:
-    found = count_numbers([np.empty(0, np.int64)], 0)
+    found = count_numbers([(np.empty(0, np.int64), 0)], 0)
     assert found is not None
     assert quantiles_of_counted(*found) == ()
 
 
 def test_too_many_different_numbers_are_not_held(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table_counts, "_HELD", 3)
-    assert count_numbers([np.arange(4), np.arange(4)], 0) is None
-    assert count_numbers([np.arange(3), np.arange(3)], 0) is not None
+    assert count_numbers([(np.arange(4), 0)] * 2, 0) is None
+    assert count_numbers([(np.arange(3), 0)] * 2, 0) is not None
 
 
 def test_missing_numbers_are_left_out_and_other_types_are_not_counted() -> None:
-    found = present_numbers(pa.array([1, None, 3], pa.int16()))
+    part = numbers_to_count(pa.array([1, None, 3], pa.int8()), -1000)
+    assert part is not None
+    assert part[0].tolist() == [1, -1000, 3]
+    found = count_numbers([part, (np.array([-1000, 3]), 0)], -1000)
     assert found is not None
-    assert found.tolist() == [1, 3]
-    unsigned = present_numbers(pa.array([1, (1 << 32) - 1], pa.uint32()))
+    assert found[0].tolist() == [-1000, 1, 3]
+    assert found[1].tolist() == [1, 1, 2]
+    unsigned = numbers_to_count(pa.array([1, (1 << 32) - 1], pa.uint32()), 0)
     assert unsigned is not None
-    assert unsigned.dtype == np.int64
-    nothing = present_numbers(pa.array(["a", None]).dictionary_encode()[1:])
+    assert unsigned[0].dtype == np.int64
+    nothing = numbers_to_count(pa.array(["a", None]).dictionary_encode()[1:], 0)
     assert nothing is not None
-    assert len(nothing) == 0
-    assert present_numbers(pa.array([1], pa.uint64())) is None
-    assert present_numbers(pa.array([1.0])) is None
-    assert count_numbers([np.arange(3), None], 0) is None
+    assert len(nothing[0]) == 0
+    assert numbers_to_count(pa.array([1], pa.uint64()), 0) is None
+    assert numbers_to_count(pa.array([1.0]), 0) is None
+    assert count_numbers([(np.arange(3), 0), None], 0) is None

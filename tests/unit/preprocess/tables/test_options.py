@@ -16,7 +16,7 @@ from preprocess.tables.options import TableOptions
         ({"ignore": ("a", "a")}, "named by ignore too"),
         ({"text": ("",)}, "empty"),
         ({"text": ("a",)}, "text: column 'a': a record holds no texts"),
-        ({"tokenizer": "t"}, "tokenizer='t': only with a column of text"),
+        ({"tokenizer": "t"}, "tokenizer='t': makes tokens of the columns that --text names"),
         ({"target": "y", "text": ("y",), "tokenizer": "t"}, "target='y': named by text"),
         ({"target": "y", "ignore": ("y",)}, "target='y': named by ignore"),
         ({"hash_buckets": (("a", 0),)}, "hash_buckets"),
