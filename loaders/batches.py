@@ -53,6 +53,9 @@ class Loader:
     Pictures in buckets come in batches of one bucket, at each step the same on every rank: what is
     said below of a last batch is then said of the last of each bucket.
 
+    Copies, pickled ones too, open their own files, keep their own samples where these are resident,
+    and go on after the last sample that was handed out.
+
     Args:
         dataset: What `open_dataset` or `open_table` returns, a view of `open_tokens` such as
             `.blocks(1024)`, a selection of their samples, or a `Mix` or `Weighted` of them.
@@ -198,6 +201,12 @@ class Loader:
         """
         self._place = _Place(*self._course.place(state))
 
+    def __getstate__(self) -> dict[str, Any]:
+        place = _Place(self._place.epoch, self._place.taken)
+        state = {**self.__dict__, "_place": place}
+        state.pop("_feed", None)  # its threads, buffers and resident samples are made anew
+        return state
+
     @cached_property
     def _feed(self) -> Feed:
         """Where batches come from; opened by the first pass, which reads what is to be resident."""
@@ -218,16 +227,20 @@ class Loader:
         )
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        """Start the next epoch, or go on with the one that `load_state_dict` has led into."""
+        """Start the next epoch, or go on with the one that `load_state_dict` has led into.
+
+        It begins with the first batch that is asked for: training frameworks call `iter` to see
+        whether it works, and once more before they choose an epoch or load a state.
+        """
+        return self._run()
+
+    def _run(self) -> Generator[dict[str, Any], None, None]:
         feed = self._feed  # first: no epoch has begun where this fails
         place = self._place
         if place.begun:
             place = _Place(place.epoch + 1, self._schedule.nothing)
         place.begun = True
         self._place = place
-        return self._run(feed, place)
-
-    def _run(self, feed: Feed, place: _Place) -> Generator[dict[str, Any], None, None]:
         wanted = self._plan.batches(place.epoch, place.taken)
         batches = feed.run(wanted, place.epoch)
         try:

@@ -25,7 +25,7 @@ from loaders.wanted import Wanted
 VALID: Final = "valid"
 
 _INDEX: Final = "index"
-"""Travels to the device where samples are gathered there; no entry of a batch."""
+"""Rows of resident samples: travels to the device that gathers them; no entry of a batch."""
 
 _SLOTS_AHEAD: Final = 6
 """Batches for a device that are gathered or ready before they are asked for, beside the next: with
@@ -189,8 +189,10 @@ class DeviceFeed:
         indices = wanted.indices
         layout = {part.name: part.layout(indices) for part in self._travels}
         beside: Rows = {**self._finish.draw(wanted.indices, wanted.positions, epoch)}
+        kept: Rows = {}
         if self._resident is not None:
-            beside[_INDEX] = indices
+            beside[_INDEX] = self._resident.rows_of(indices)
+            kept = self._resident.take_kept(beside[_INDEX])
         if wanted.valid is not None:
             beside[VALID] = wanted.valid
         added = {name: (values.shape, values.dtype) for name, values in beside.items()}
@@ -199,7 +201,7 @@ class DeviceFeed:
             slot.arrays[name][...] = values
         padded = wanted.valid is not None
         if self._resident is not None:
-            return _Begun(slot, [], self._resident.take_kept(indices), padded)
+            return _Begun(slot, [], kept, padded)
         kept = {part.name: np.empty(*part.layout(indices)) for part in self._stays}
         rows = {**{name: slot.arrays[name] for name in layout}, **kept}
         return _Begun(slot, self._fill(threads, indices, rows), kept, padded)

@@ -19,6 +19,7 @@ from loaders.mix_sources import MixedPart, check_sources, is_flat, is_key
 from loaders.order import Epoch, visit
 from loaders.proportion import DRAWS, Proportion
 from loaders.sampling import MOST, derived_seed
+from loaders.selection import Chosen, stored_indices, taken_once
 from loaders.state import fingerprint_of, tokens_each
 from loaders.views import Gatherable, Part, Take, fresh, mapped, span
 from loaders.weighted import Weighted
@@ -128,6 +129,16 @@ class Mix:
     def span(self) -> int:
         """Samples of all sources: indices lie below."""
         return int(self._ends[-1])
+
+    @property
+    def indices(self) -> Chosen:
+        """Indices of the samples that can be drawn, each once, ascending."""
+        taken = [taken_once(dataset) for dataset in self.sources]
+        if sum(map(len, taken)) == self.span:
+            return range(self.span)
+        places = [np.arange(len(one), dtype=np.int64) for one in taken]
+        own = map(stored_indices, taken, places)
+        return np.concatenate([a + b for a, b in zip(own, self._starts, strict=True)])
 
     @property
     def fingerprint(self) -> str:

@@ -12,7 +12,8 @@ from loaders.device import check_device
 from loaders.device_rows import kernels_for
 from loaders.errors import SelectionError
 from loaders.free_memory import free_device_memory, free_ram
-from loaders.views import Gatherable, Mapped, Part, mapped, span
+from loaders.selection import taken_once
+from loaders.views import Gatherable, Mapped, Part, mapped
 
 Place = Literal["disk", "ram", "pinned", "device"]
 Residency = Literal["auto", "disk", "ram", "pinned", "device"]
@@ -38,10 +39,10 @@ class ResidencyEstimate:
     Attributes:
         device: Where batches go.
         ranks: Processes on this machine that would each keep a copy of their own, for "pinned".
-        row_nbytes: Bytes of all samples as rows, what "pinned" and "device" keep for each rank;
-            None where samples are not rows of one length.
-        stored_nbytes: Bytes of the files, what "ram" keeps once for all ranks of the machine; None
-            where the dataset does not say which they are.
+        row_nbytes: Bytes of the samples as rows, each once, what "pinned" and "device" keep for
+            each rank; None where samples are not rows of one length.
+        stored_nbytes: Bytes of the files, what "ram" keeps once for all ranks of the machine, also
+            of a selection; None where the dataset does not say which they are.
         free_ram: Bytes of RAM that can be used, as control groups allow.
         free_device: Bytes of free device memory; on the CPU those of RAM.
         can_pin: Whether the device can read page-locked RAM by itself: CUDA, with Triton.
@@ -117,7 +118,7 @@ class ResidencyEstimate:
             raise SelectionError(
                 f"residency={place!r}: {dataset.path}: {dataset.split} wants {nbytes * copies:,} "
                 f'bytes{each}, {where} has {max(0, free):,} free: use residency="auto" or '
-                '"disk"; a selection takes as much as the whole split'
+                '"disk", or fewer samples: ds.select(...)'
             )
 
 
@@ -184,7 +185,7 @@ def row_nbytes(part: Part) -> int:
 def _row_nbytes(dataset: Gatherable) -> int | None:
     if not all(part.fixed for part in dataset.views):
         return None
-    return span(dataset) * sum(row_nbytes(part) for part in dataset.views)
+    return len(taken_once(dataset)) * sum(row_nbytes(part) for part in dataset.views)
 
 
 def _gib(nbytes: int) -> str:

@@ -1,4 +1,4 @@
-"""All samples of a dataset in memory that the device reads: its own, or page-locked RAM."""
+"""The samples of a dataset in memory that the device reads: its own, or page-locked RAM."""
 
 import mmap
 import weakref
@@ -17,7 +17,8 @@ from loaders.device_rows import WRITTEN, kernels_for, normalize_rows, take_rows
 from loaders.errors import SelectionError
 from loaders.normalize import Normalize, normalize_innermost
 from loaders.residency import row_nbytes
-from loaders.views import Gatherable, Part, span
+from loaders.selection import places_in, stored_indices, taken_once
+from loaders.views import Gatherable, Part
 
 _PIECE: Final = 1 << 25
 """Bytes gathered at a time: 32 MiB keep copies at the rate of the link."""
@@ -30,10 +31,11 @@ _ONE: Final = np.zeros(1, np.int64)
 
 
 class Resident:
-    """The rows of all samples, one array a part, and batches of them by index.
+    """The rows of samples, one array a part, and batches of them by row.
 
     What `gather_into` of the dataset gives, read once in the order of the files: so any dataset
-    whose samples are rows of one length can be resident, and batches are the same to the byte.
+    whose samples are rows of one length can be resident, and batches are the same to the byte. Of
+    a selection its samples alone are kept, each once.
 
     Args:
         dataset: Whose samples.
@@ -55,7 +57,8 @@ class Resident:
     ) -> None:
         self._dataset = dataset
         self._device = device
-        self._count = span(dataset)
+        self._stored = taken_once(dataset)
+        self._count = len(self._stored)
         self._layouts = {part.name: part.layout(_ONE) for part in dataset.views}
         self._travel = [part for part in dataset.views if part.on_device]
         on_host = place == "pinned" or device.type == "cpu"
@@ -112,7 +115,7 @@ class Resident:
             yield range(first, min(self._count, first + step))
 
     def _fill(self) -> Iterator[int]:
-        """Gather all samples into memory of the host; yield the bytes that lie there."""
+        """Gather the samples into memory of the host; yield the bytes that lie there."""
         with ThreadPoolExecutor(
             min(_MOST_THREADS, usable_processors()), thread_name_prefix="prep-read"
         ) as threads:
@@ -121,11 +124,11 @@ class Resident:
 
     def _fill_piece(self, piece: range) -> int:
         own = {name: rows[piece.start : piece.stop] for name, rows in self._kept.items()}
-        self._dataset.gather_into(_indices(piece), own)
+        self._dataset.gather_into(self._indices(piece), own)
         return piece.stop
 
     def _send(self) -> Iterator[int]:
-        """Gather all samples through a page-locked ring to the device."""
+        """Gather the samples through a page-locked ring to the device."""
         ring = PinnedRing(self._device, slots=4)
         slots = run_ahead(lambda i: self._fill_slot(ring, i), self._pieces(), self._nbytes, ahead=2)
         last = 0
@@ -146,17 +149,25 @@ class Resident:
         return len(piece) * self._row_nbytes
 
     def _fill_slot(self, ring: PinnedRing, piece: range) -> Slot:
-        indices = _indices(piece)
+        indices = self._indices(piece)
         slot = ring.acquire({part.name: part.layout(indices) for part in self._travel})
         kept = {name: rows[piece.start : piece.stop] for name, rows in self._kept.items()}
         self._dataset.gather_into(indices, {**slot.arrays, **kept})
         return slot
 
+    def _indices(self, piece: range) -> NDArray[np.int64]:
+        """Return the stored indices of some rows."""
+        return stored_indices(self._stored, np.arange(piece.start, piece.stop, dtype=np.int64))
+
+    def rows_of(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the rows [B] in which samples lie, by their stored indices [B]."""
+        return places_in(self._stored, indices)
+
     def take(self, indices: Tensor, normalize: Mapping[str, Normalize]) -> dict[str, Tensor]:
         """Return the rows of a batch that are for the device, in one pass each.
 
         Args:
-            indices: [B] int64 on the device.
+            indices: [B] int64 on the device: rows, as `rows_of` gives them.
             normalize: For these parts, images with channels innermost, normalized in that pass.
 
         Returns:
@@ -183,14 +194,10 @@ class Resident:
     def _writes(self, normalize: Normalize) -> bool:
         return kernels_for(self._device) is not None and normalize.output_dtype in WRITTEN
 
-    def take_kept(self, indices: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
-        """Return the rows of a batch that stay in host memory."""
+    def take_kept(self, rows: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
+        """Return what stays in host memory of some rows [B]."""
         names = [part.name for part in self._dataset.views if not part.on_device]
-        return {name: self._kept[name].take(indices, axis=0, mode="clip") for name in names}
-
-
-def _indices(piece: range) -> NDArray[np.int64]:
-    return np.arange(piece.start, piece.stop, dtype=np.int64)
+        return {name: self._kept[name].take(rows, axis=0, mode="clip") for name in names}
 
 
 def _lock_pages(rows: Tensor, owner: object, device: torch.device) -> None:

@@ -1,14 +1,14 @@
 """Which stored samples a dataset shows, as index arithmetic: a range, or one array of integers."""
 
 import hashlib
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from loaders.errors import SelectionError
-from loaders.views import checked_indices
+from loaders.views import checked_indices, span
 
 Chosen = range | NDArray[Any]
 """The stored index of each sample: a range, or [samples] int32 or int64, read-only."""
@@ -95,6 +95,38 @@ def _check_bounds(wanted: range, count: int, where: str) -> None:
     for place in (*wanted[:1], *wanted[-1:]):
         if not -count <= place < count:
             raise SelectionError(f"{where}: index {place} is out of range for {count} samples")
+
+
+@runtime_checkable
+class Selecting(Protocol):
+    """A dataset whose batches take some of the samples that it has."""
+
+    @property
+    def span(self) -> int:
+        """Indices lie below."""
+        ...
+
+    @property
+    def indices(self) -> Chosen:
+        """Those that batches take, in any order, repeats allowed."""
+        ...
+
+
+def taken_once(dataset: Any) -> Chosen:
+    """Return the indices that batches of a dataset may take, each once, ascending."""
+    chosen = dataset.indices if isinstance(dataset, Selecting) else range(span(dataset))
+    if isinstance(chosen, range):
+        return chosen if chosen.step > 0 else chosen[::-1]
+    return np.unique(chosen)
+
+
+def places_in(taken: Chosen, indices: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return where indices [B] stand among those that `taken_once` gave, which they are of."""
+    if not isinstance(taken, range):
+        return np.searchsorted(taken, indices).astype(np.int64, copy=False)
+    if taken.start == 0 and taken.step == 1:
+        return indices
+    return (indices - taken.start) // taken.step
 
 
 def is_whole(chosen: Chosen, span: int) -> bool:

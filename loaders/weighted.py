@@ -14,6 +14,7 @@ from loaders.errors import SelectionError
 from loaders.order import AS_STORED, Epoch, visit
 from loaders.samples import SampleDataset
 from loaders.sampling import MOST, derived_seed
+from loaders.selection import Chosen
 from loaders.state import fingerprint_of, tokens_each
 from loaders.views import Part, Take, fresh, mapped
 
@@ -102,6 +103,11 @@ class Weighted:
     def span(self) -> int:
         """Stored samples: indices lie below."""
         return self.dataset.span
+
+    @property
+    def indices(self) -> Chosen:
+        """The stored index of each sample of the dataset."""
+        return self.dataset.indices
 
     @property
     def fingerprint(self) -> str:

@@ -91,7 +91,7 @@ def check_dataset(
         problem = _check_described(root / name, data)
         if problem is not None:
             problems.append(problem)
-            bad.append(PromisedFile(root / name, len(data), ""))
+            bad.append(PromisedFile(str(root / name), len(data), ""))
     if not any(problem.startswith(f"{root / TABLE_SCHEMA}:") for problem in problems):
         problems += _check_schema(root, manifest)
     expected = {file.path for file in promised} | {root / name for name in described}

@@ -16,6 +16,10 @@ from loaders.format.spec import Manifest
 class ContainerFormat(Protocol):
     """How the rows of a shard become the bytes of a file, and back. Implemented by modules."""
 
+    def shard_name(self, split: str, index: int, field: FieldSpec, capacity: int | None) -> str:
+        """Return where a shard of a field lies, below the dataset's folder, with slashes."""
+        ...
+
     def shard_path(
         self, root: Path, split: str, index: int, field: FieldSpec, capacity: int | None
     ) -> Path:

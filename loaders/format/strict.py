@@ -57,7 +57,11 @@ class Place:
 
     def texts(self, value: Any, pattern: re.Pattern[str] | None = None) -> tuple[str, ...]:
         """Return a list of strings, each matched whole by the pattern if there is one."""
-        return tuple(self.text(item, pattern) for item in self.sequence(value))
+        found = self.sequence(value)
+        for item in found:  # a checksum for each file, so no call for each
+            if not isinstance(item, str) or not (pattern is None or pattern.fullmatch(item)):
+                self.text(item, pattern)
+        return tuple(found)
 
     def sequence(self, value: Any) -> list[Any]:
         """Return a JSON array."""

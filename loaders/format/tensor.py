@@ -22,15 +22,19 @@ _VERSIONS: Final = ((b"\x01\x00", 2), (b"\x02\x00", 4))
 """Of the format, and the bytes that say how long a header is."""
 
 
-def shard_path(
-    root: Path,
+def shard_name(
     split: str,
     index: int,
     field: FieldSpec,
     capacity: int | None,  # noqa: ARG001
-) -> Path:
+) -> str:
+    """Return where shard `index` of a field lies, below the dataset's folder."""
+    return f"{split}/{index:05d}.{field.name}.npy"
+
+
+def shard_path(root: Path, split: str, index: int, field: FieldSpec, capacity: int | None) -> Path:
     """Return where shard `index` of a field lies."""
-    return root / split / f"{index:05d}.{field.name}.npy"
+    return root / shard_name(split, index, field, capacity)
 
 
 def prefix(field: FieldSpec, count: int) -> bytes:

@@ -31,6 +31,7 @@ __all__ = [
     "open_chunks",
     "open_rows",
     "prefix",
+    "shard_name",
     "shard_nbytes",
     "shard_path",
     "suffix",
@@ -41,12 +42,17 @@ _PAIR_NBYTES: Final = 16
 _CRC_NBYTES: Final = 4
 
 
-def shard_path(root: Path, split: str, index: int, field: FieldSpec, capacity: int | None) -> Path:
+def shard_name(split: str, index: int, field: FieldSpec, capacity: int | None) -> str:
     """Return where shard `index` of a field lies: zarr's default chunk key."""
-    zeros = ("0" for _ in field.shape)
+    zeros = "/0" * len(field.shape)
     if is_apart(field, capacity):
-        return root.joinpath(split, field.name, f"{index:05d}", "c", "0", *zeros)
-    return root.joinpath(split, field.name, "c", str(index), *zeros)
+        return f"{split}/{field.name}/{index:05d}/c/0{zeros}"
+    return f"{split}/{field.name}/c/{index}{zeros}"
+
+
+def shard_path(root: Path, split: str, index: int, field: FieldSpec, capacity: int | None) -> Path:
+    """Return where shard `index` of a field lies."""
+    return root / shard_name(split, index, field, capacity)
 
 
 def prefix(field: FieldSpec, count: int) -> bytes:  # noqa: ARG001

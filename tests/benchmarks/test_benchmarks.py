@@ -203,8 +203,13 @@ def test_gather_rate_measures_every_contender(tmp_path: Path) -> None:
 
 
 def test_open_time_measures_a_dataset_of_many_shards(tmp_path: Path) -> None:
-    opened, first = open_time.measure(open_time.prepare(tmp_path, 12), 3)
+    dataset = open_time.prepare(tmp_path, 12)
+    opened, first = open_time.measure(dataset, 3)
     assert len(opened) == len(first) == 3
+    assert len(list(dataset.glob("train/*.npy"))) == 12 * 3
+    seconds, with_first, grown, peak = open_time.measure_fresh(dataset)
+    assert 0 < seconds <= with_first
+    assert 0 <= grown < peak
     show([f"tiny: open {opened} ms, with first sample {first} ms"])
 
 
