@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from loaders.errors import SelectionError
-from loaders.format.encoding import MAX_SIDE
 from loaders.format.fields import MAX_COUNT, FieldSpec
 from loaders.format.strict import Place
 from loaders.pictures import BOTTOM, RIGHT
@@ -112,15 +111,8 @@ class BucketPictures:
         return (self,)
 
     def layout(self, indices: NDArray[np.int64]) -> tuple[tuple[int, ...], np.dtype[Any]]:
-        """Return shape, [B, H, W, C] or [B, H, W], and dtype of the array of a batch.
-
-        Raises:
-            FormatError: Pictures that are encoded have a size that none can have.
-        """
+        """Return shape, [B, H, W, C] or [B, H, W], and dtype of the array of a batch."""
         width, height = self.buckets.shape_of(indices)
-        if self.field.encoding is not None and max(width, height) > MAX_SIDE:
-            what = f"its size is {width} x {height}, sides go up to {MAX_SIDE}"
-            raise self.buckets.columns.broken(self.field.name, int(indices[0]), what)
         return (len(indices), height, width, *self.field.shape), self.field.numpy_dtype
 
     def gather_into(self, indices: NDArray[np.int64], buffers: Mapping[str, NDArray[Any]]) -> None:

@@ -115,7 +115,7 @@ class HostFeed:
         buffers = {name: self._pool.take(*layout) for name, layout in layouts.items()}
         self._dataset.gather_into(wanted.indices, buffers)
         rows = {name: torch.from_numpy(buffer) for name, buffer in buffers.items()}
-        drawn = self._finish.draw(wanted.indices, wanted.positions, epoch)
+        drawn = self._finish.draw(self._dataset.views, wanted.indices, wanted.positions, epoch)
         rows = self._finish.rows(rows | {n: torch.from_numpy(v) for n, v in drawn.items()})
         batch = self._finish.entries(self._dataset.show(rows, self._pool.take))
         if wanted.valid is not None:
@@ -188,7 +188,8 @@ class DeviceFeed:
         """Take a slot, and have threads fill it and what does not travel."""
         indices = wanted.indices
         layout = {part.name: part.layout(indices) for part in self._travels}
-        beside: Rows = {**self._finish.draw(wanted.indices, wanted.positions, epoch)}
+        drawn = self._finish.draw(self._dataset.views, indices, wanted.positions, epoch)
+        beside: Rows = {**drawn}
         kept: Rows = {}
         if self._resident is not None:
             beside[_INDEX] = self._resident.rows_of(indices)

@@ -1,7 +1,7 @@
 """What becomes of the images of a batch on their device: augmented, then normalized."""
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
@@ -40,13 +40,11 @@ class Finish:
         augment: Cuts, flips and scales the images.
         normalize: Makes them floats, after that.
         seed: Of the loader; fixes the random cuts, with the epoch.
-        image: What says how large the stored images of a batch are; None where nobody asks.
     """
 
     augment: Augment | None
     normalize: Normalize | None
     seed: int
-    image: Part | None = None
 
     @classmethod
     def on(
@@ -83,7 +81,7 @@ class Finish:
         moved = None if normalize is None else copy.deepcopy(normalize).to(device)
         if device.type == "cuda":  # they are read on a stream that knows nothing of this one
             torch.cuda.synchronize(device)
-        return cls(augment, moved, seed, image)
+        return cls(augment, moved, seed)
 
     @property
     def at_once(self) -> Mapping[str, Normalize]:
@@ -93,19 +91,25 @@ class Finish:
         return {IMAGE: self.normalize}
 
     def draw(
-        self, indices: NDArray[np.int64], positions: NDArray[np.int64], epoch: int
+        self,
+        parts: Iterable[Part],
+        indices: NDArray[np.int64],
+        positions: NDArray[np.int64],
+        epoch: int,
     ) -> dict[str, NDArray[np.int32]]:
         """Return what has to be known of a batch: the boxes of its samples, if any.
 
         Args:
-            indices: [B] the samples, of which images are as large as they are.
+            parts: Those of the dataset, of which one says how large the images of a batch are.
+            indices: [B] the samples.
             positions: [B] their places in the epoch, by which they are cut. Not which samples they
                 are: one that is drawn again, as by `Weighted`, would be shown as it was before.
             epoch: Its number.
         """
-        if self.augment is None or self.image is None:
+        if self.augment is None:
             return {}
-        (_, high, wide, _), _ = self.image.layout(indices)
+        image = next(part for part in parts if part.name == IMAGE)
+        (_, high, wide, _), _ = image.layout(indices)
         return {BOXES: self.augment.draw(positions, high, wide, seed=self.seed, epoch=epoch)}
 
     def rows(self, rows: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from loaders.buckets import BucketPictures, Buckets, recorded_shapes
 from loaders.errors import FormatError, SelectionError
+from loaders.format.encoding import MAX_SIDE
 from loaders.format.fields import FieldSpec
 from loaders.format.spec import SplitSpec
 from loaders.format.strict import Place
@@ -84,6 +85,7 @@ def image_views(
                 'which says how large they are; run "prep check" or prepare it again'
             )
         if transform is not None and buckets is not None:
+            _expect_sides(field, buckets, where)
             views.append(BucketPictures(name=entry, field=field, buckets=buckets))
             continue
         views.append(
@@ -97,6 +99,15 @@ def image_views(
             )
         )
     return tuple(views)
+
+
+def _expect_sides(field: FieldSpec, buckets: Buckets, where: str) -> None:
+    """Refuse buckets that no encoded picture can fill."""
+    largest = max(map(max, buckets.shapes))
+    if field.encoding is not None and largest > MAX_SIDE:
+        raise FormatError(
+            f"{where}: recipe.buckets: a side of {largest}, encoded pictures have up to {MAX_SIDE}"
+        )
 
 
 def _stored_size(split: SplitSpec, size: Size, where: str) -> str:

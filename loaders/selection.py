@@ -123,7 +123,9 @@ def taken_once(dataset: Any) -> Chosen:
 def places_in(taken: Chosen, indices: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return where indices [B] stand among those that `taken_once` gave, which they are of."""
     if not isinstance(taken, range):
-        return np.searchsorted(taken, indices).astype(np.int64, copy=False)
+        # Of one type: NumPy would widen all that were taken, for each batch anew.
+        wanted = indices.astype(taken.dtype, copy=False)
+        return np.searchsorted(taken, wanted).astype(np.int64, copy=False)
     if taken.start == 0 and taken.step == 1:
         return indices
     return (indices - taken.start) // taken.step

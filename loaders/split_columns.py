@@ -235,7 +235,10 @@ class SplitColumns:
         container = CONTAINERS[self._manifest.container]
         path = container.shard_path(self._path, self._split, shard, column, self._spec.capacity)
         row = index - int(self._starts[shard])
-        return FormatError(f'{path}: sample {row}: {what}; run "prep check" or prepare it again')
+        return FormatError(
+            f'{path}: sample {row}: {what}; run "prep check --full", which names all that is '
+            'damaged, and "prep repair"'
+        )
 
     def _open(
         self, name: str, indices: NDArray[np.int64]

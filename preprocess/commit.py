@@ -96,7 +96,7 @@ def _skipped(plan: Plan, receipts: Sequence[Receipt]) -> Sequence[tuple[str, str
 
 def _skipped_before(plan: Plan) -> Sequence[tuple[str, str]]:
     """Return the items that the runs before this one have skipped."""
-    if plan.before is None:
+    if plan.before is None or not plan.before.manifest.skipped:
         return ()
     never_items = plan.before.runs[-1].listed  # those are looked at anew
     return tuple(read_skipped(plan.out)[never_items:])

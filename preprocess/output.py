@@ -37,6 +37,7 @@ from preprocess.removal import (
     remove_dataset,
 )
 from preprocess.report import human_nbytes
+from preprocess.skipped import read_skipped_lines
 from preprocess.staged import put_staged, settle
 from preprocess.task import OWNER
 
@@ -141,6 +142,9 @@ def _expect_before(plan: Plan, manifest: Manifest) -> None:
     if read_known_manifest(plan.out) != manifest:
         raise OutputError(f"{plan.out}: another run has just finished here; give the command again")
     _expect_files(plan.out, manifest)
+    if manifest.skipped:  # what it lists is wanted at the end: say now that it cannot be read
+        for _ in read_skipped_lines(plan.out / SKIPPED):
+            pass
 
 
 def _same_dataset(plan: Plan, manifest: Manifest) -> Manifest:
@@ -193,9 +197,15 @@ def hold(out: Path) -> Claim:
     try:
         (out / WORK).mkdir(exist_ok=True)
         held = Claim(out, owner="", made=False, descriptor=_lock(out / WORK))
-        settle(out, read_known_manifest(out))
     except OSError as error:
         raise output_error(out, error) from error
+    try:
+        settle(out, read_known_manifest(out))
+    except BaseException as error:
+        os.close(held.descriptor)  # and nothing else: what waits there may belong to the dataset
+        if isinstance(error, OSError):
+            raise output_error(out, error) from error
+        raise
     return held
 
 

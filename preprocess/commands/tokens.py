@@ -181,6 +181,12 @@ def tokens(ctx: click.Context, /, **options: Any) -> None:
     if target is not None and options["layout"] != "stream":
         raise click.UsageError("--export: only layout stream holds documents to hand on")
 
+    if target is not None and options["append"]:
+        raise click.UsageError(
+            "--export and --append: give --append alone, and then: prep export OUT FOLDER --to "
+            f"{target}"
+        )
+
     def run_and_export(
         plan: "Plan", run_options: "RunOptions", on_progress: "OnProgress"
     ) -> "Report":
@@ -220,13 +226,29 @@ def _leave_out_torch() -> None:
 
 
 def _exported(report: "Report", out: Path, target: "Target") -> "Report":
-    """Export what a run has made, unless an earlier one did."""
+    """Export what a run has made, unless an earlier one did.
+
+    Raises:
+        OutputError: What an earlier one exported is not this dataset any more.
+    """
+    from loaders.format.files import MANIFEST
+    from preprocess.errors import OutputError
     from preprocess.tokens.export import export_tokens
 
     folder = out.with_name(f"{out.name}.{target}")
     if not (report.backend == "" and folder.is_dir()):
         export_tokens(out, folder, target)
+    elif _newest(folder) < (out / MANIFEST).stat().st_mtime_ns:
+        raise OutputError(
+            f"{folder}: older than the dataset, which has grown or was made again since; remove "
+            "it, and give the command again"
+        )
     return replace(report, notes=(*report.notes, f"{target}: the files are in {folder}"))
+
+
+def _newest(folder: Path) -> int:
+    """Return when a file of a folder was last changed, in nanoseconds; 0 without files."""
+    return max((p.stat().st_mtime_ns for p in folder.rglob("*") if p.is_file()), default=0)
 
 
 def _token_options(options: dict[str, Any]) -> "TokenOptions":

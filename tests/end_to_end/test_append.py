@@ -11,8 +11,10 @@ from click.testing import CliRunner, Result
 from PIL import Image  # noqa: TID253 - a test may write what it reads
 
 from loaders import open_dataset
+from loaders.errors import ShardsError
 from loaders.format.spec import read_manifest
 from preprocess.cli import prep
+from preprocess.output import hold
 from tests.token_commands import stored, write_jsonl
 from tests.tokenizers_made import make_bpe
 
@@ -293,3 +295,52 @@ def test_what_was_skipped_stays_listed(grown: Path) -> None:
     lines = (grown / "out/skipped.jsonl").read_text().splitlines()
     assert [json.loads(line)["key"] for line in lines] == ["b/x.png", "a/0.png", "b/9.png"]
     assert read_manifest(grown / "out").skipped == 3
+
+
+def test_a_list_of_skipped_items_that_is_missing_is_named_before_anything_is_made(
+    grown: Path,
+) -> None:
+    (grown / "in/a/9.png").write_bytes(b"\x89PNG and no more")
+    assert prepare(grown, "--append", "--max-skipped", "1").exit_code == 0
+    photo(grown / "in/b/9.png", 9)
+    (grown / "out/skipped.jsonl").unlink()
+    before = tree(grown / "out")
+    refused = prepare(grown, "--append", "--max-skipped", "1")
+    assert refused.exit_code == 1
+    assert "skipped.jsonl" in refused.stderr
+    assert tree(grown / "out") == before
+
+
+def test_what_nothing_was_skipped_of_needs_no_list(grown: Path) -> None:
+    (grown / "out/skipped.jsonl").unlink()
+    assert prepare(grown, "--append").exit_code == 0
+    assert len(keys(grown)) == 5
+
+
+def test_a_folder_that_could_not_be_held_can_be_held_again(grown: Path) -> None:
+    manifest = grown / "out/manifest.json"
+    data = manifest.read_bytes()
+    manifest.write_bytes(data[:-9])
+    with pytest.raises(ShardsError):
+        hold(grown / "out")
+    manifest.write_bytes(data)
+    hold(grown / "out").release(finished=True)
+
+
+def test_an_export_that_a_dataset_has_outgrown_is_named(tmp_path: Path) -> None:
+    tokenizer = make_bpe(tmp_path / "tokenizer")
+    write_jsonl(tmp_path / "in/a.jsonl", ["one text", "another"])
+    words = ("tokens", tmp_path / "in", tmp_path / "out", "--tokenizer", tokenizer)
+    engine = ("--engine", "transformers")
+    assert call(*words, *engine, "--export", "nanogpt").exit_code == 0
+    write_jsonl(tmp_path / "in/b.jsonl", ["a third"])
+    both = call(*words, *engine, "--export", "nanogpt", "--append")
+    assert both.exit_code == 2
+    assert "give --append alone" in both.stderr
+    assert call(*words, *engine, "--append").exit_code == 0
+    stale = call(*words, *engine, "--export", "nanogpt")
+    assert stale.exit_code == 1
+    assert "out.nanogpt: older than the dataset" in stale.stderr
+    shutil.rmtree(tmp_path / "out.nanogpt")
+    assert call(*words, *engine, "--export", "nanogpt").exit_code == 0
+    assert (tmp_path / "out.nanogpt/train.bin").is_file()

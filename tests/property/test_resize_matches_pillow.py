@@ -55,9 +55,10 @@ def test_every_filter_is_within_a_level_of_pillow_for_any_shape(
 ) -> None:
     image = picture(width, height, channels, texture, seed)
     difference = difference_from_pillow(image, (new_width, new_height), resample)
-    # Two shrinking bicubic passes over the harshest of pictures: rarely one level more.
-    harsh = resample == "bicubic" and texture != "photo-like"
-    assert difference.max() <= (2 if harsh else 1)
+    # Two shrinking bicubic passes: rarely one level more, in photos one value of 10,000 at most.
+    assert difference.max() <= (2 if resample == "bicubic" else 1)
+    if texture == "photo-like":
+        assert (difference > 1).sum() <= 1 + difference.size / 10_000
 
 
 @settings(max_examples=100, deadline=None)

@@ -1,5 +1,6 @@
 """Pictures in buckets: dense batches of one shape, alike on every rank, exactly resumed."""
 
+import copy
 import json
 import pickle  # noqa: TID251 - what worker processes do
 from collections import Counter
@@ -25,6 +26,7 @@ from loaders import (
     open_dataset,
 )
 from loaders.buckets import recorded_shapes
+from loaders.format.files import crc32c_digits, to_json
 from preprocess import ImageOptions, RunOptions, images_to_shards
 from preprocess.images.buckets import bucket_shapes, nearest_bucket
 from preprocess.images.resize import fit_sizes
@@ -323,3 +325,30 @@ def test_samples_in_no_bucket_and_of_other_lengths_are_named(photos: Path, tmp_p
 def test_recorded_shapes_that_cannot_be_are_named(buckets: Any) -> None:
     with pytest.raises(FormatError, match=r"out: recipe\.buckets"):
         recorded_shapes({"fit": "bucket", "buckets": buckets}, "32", "out")
+
+
+@pytest.mark.parametrize(
+    "copied", [copy.deepcopy, lambda loader: pickle.loads(pickle.dumps(loader))]
+)
+@pytest.mark.parametrize("options", [{"augment": Augment(8)}, {"normalize": True}])
+@pytest.mark.parametrize("store", ["raw", "jpeg"])
+def test_a_loader_that_finishes_buckets_can_be_copied(
+    photos: Path, tmp_path: Path, store: Any, options: dict[str, Any], copied: Any
+) -> None:
+    ds = open_dataset(prepare(photos, tmp_path / "out", store=store), size=32)
+    chosen = {name: Normalize.for_dataset(ds) if v is True else v for name, v in options.items()}
+    loader = Loader(ds, 2, seed=5, **chosen)
+    for one, other in zip(copied(loader), loader, strict=True):
+        assert torch.equal(one["image"], other["image"])
+
+
+def test_buckets_that_no_encoded_picture_can_fill_are_refused(photos: Path, tmp_path: Path) -> None:
+    out = prepare(photos, tmp_path / "out", store="jpeg")
+    manifest = json.loads((out / "manifest.json").read_bytes())
+    manifest["recipe"]["buckets"]["32"].insert(0, [1 << 17, 8])
+    del manifest["crc32c"]
+    manifest["crc32c"] = crc32c_digits(to_json(manifest))
+    (out / "manifest.json").write_bytes(to_json(manifest))
+    with pytest.raises(FormatError, match=r"recipe\.buckets: a side of 131072, encoded pictures"):
+        open_dataset(out, size=32)
+    assert len(open_dataset(out, size=16)) == len(SIZES)
