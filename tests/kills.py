@@ -20,6 +20,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -112,7 +113,19 @@ def kill_after(seconds: float, work: Callable[[], None]) -> bool:
     except ProcessLookupError:  # it has not come to its group yet
         os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
+    _wait_for_group(child)
     return True
+
+
+def _wait_for_group(group: int) -> None:
+    """Wait until the last process of a killed group is gone: a child that it was just starting.
+
+    Until such a child is another program, it holds the lock of the folder.
+    """
+    with suppress(ProcessLookupError):
+        for _ in range(10_000):
+            os.killpg(group, 0)
+            time.sleep(0.001)
 
 
 def try_one(case: Case, rng: random.Random, folder: Path) -> int:
