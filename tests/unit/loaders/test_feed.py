@@ -22,6 +22,12 @@ _SECONDS = 20
 """Until an event that does not come is a failure."""
 
 
+def loop_threads() -> list[threading.Thread]:
+    """Return the threads of loops; those that decode belong to a dataset, here of other tests."""
+    threads = [thread for thread in threading.enumerate() if thread.name.startswith("prep-")]
+    return [thread for thread in threads if not thread.name.startswith("prep-decode")]
+
+
 def through_ring(loader: Loader, threads: int = 4) -> Loader:
     """Let a loader go the way of batches for a GPU, without one."""
     found = DeviceFeed(loader.dataset, loader.device, Finish(None, None, 0), None, 1)
@@ -197,7 +203,7 @@ def test_an_error_in_a_piece_is_raised_when_no_other_piece_runs_any_more(
         list(batches)
     assert seen == [True]
     assert not running
-    assert not [t for t in threading.enumerate() if t.name.startswith("prep-")]
+    assert not loop_threads()
 
 
 @pytest.mark.usefixtures("small_pieces")
@@ -209,7 +215,7 @@ def test_breaking_off_the_device_path_ends_its_threads(
     for _ in range(taken):
         next(batches)
     batches.close()
-    assert not [t for t in threading.enumerate() if t.name.startswith("prep-")]
+    assert not loop_threads()
 
 
 def test_an_error_of_a_shard_that_is_gone_reaches_the_loop(
@@ -221,7 +227,7 @@ def test_an_error_of_a_shard_that_is_gone_reaches_the_loop(
         monkeypatch.setattr(feed, "THREADED_FROM", threaded_from)
         with pytest.raises(ShardsError, match="missing"):
             list(through_ring(Loader(open_dataset(path, size=32), 4)))
-        assert not [t for t in threading.enumerate() if t.name.startswith("prep-")]
+        assert not loop_threads()
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
