@@ -56,8 +56,11 @@ class DecodeThreads:
         finally:
             begun = [future for future in running if not future.cancel()]
             wait(begun)
-        for future in begun:
-            future.result()
+            # An error leads to this frame: with a future in it, both would live until the garbage
+            # collector came, and the dataset's threads as long.
+            running.clear()
+        while begun:
+            begun.pop(0).result()
 
     def _open_pool(self) -> ThreadPoolExecutor:
         if self._pool is None or self._process != os.getpid():

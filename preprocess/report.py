@@ -111,12 +111,10 @@ class Report:
         total = sum(self.samples.values())
         splits = ", ".join(f"{name} {count:,}" for name, count in self.samples.items())
         held = f"{total:,} samples ({splits}), {human_nbytes(self.nbytes)} in {self.out}"
-        notes = [f"note: {printable(note)}" for note in self.notes]
-        if not self.backend:
-            done = f"nothing to do: {held}, complete, from the same input and options"
-            return "\n".join([done, *notes])
         lines = [held]
-        if self.seconds > 0:
+        if not self.backend:
+            lines = [f"nothing to do: {held}, complete, from the same input and options"]
+        elif self.seconds > 0:
             rate = f"{self.made / self.seconds:,.1f} samples/s"
             lines.append(
                 f"{self.made:,} made in {self.seconds:.1f} s: {rate}, {self.workers} workers "
@@ -124,7 +122,7 @@ class Report:
             )
         if self.redone:
             lines.append(f"made again: {self.redone:,} shards, whose first result was wrong")
-        lines += notes
+        lines += [f"note: {printable(note)}" for note in self.notes]
         lines += [f"ignored: {count:,} {reason}" for reason, count in self.ignored.items()]
         if self.skipped:
             lines.append(f"skipped: {len(self.skipped):,}, all listed in {self.out}/skipped.jsonl")

@@ -8,6 +8,8 @@ Source:
     Behind both the CRC-32C of what is compressed, little-endian: zarr v3's codec "crc32c".
 """
 
+from concurrent.futures import ThreadPoolExecutor
+from threading import current_thread, main_thread
 from typing import Any, Final
 
 import numpy as np
@@ -51,11 +53,19 @@ def encode_sample(encoding: Encoding, sample: NDArray[Any]) -> bytes:
 
         packed = bytes(zstd.compress(data, encoding.level))
     else:
-        from numcodecs import blosc
-
-        typed = sample.reshape(-1)  # Blosc takes the size of a value from it
-        packed = bytes(blosc.compress(typed, _BLOSC_CODEC, encoding.level, _BITSHUFFLE))
+        packed = _compress_by_blosc(sample, encoding.level)
     return packed + int(crc32c(packed)).to_bytes(CRC_NBYTES, "little")
+
+
+def _compress_by_blosc(sample: NDArray[Any], level: int) -> bytes:
+    from numcodecs import blosc
+
+    if current_thread() is main_thread():
+        # There Blosc uses threads of its own, and gives other bytes each time.
+        with ThreadPoolExecutor(1) as thread:
+            return thread.submit(_compress_by_blosc, sample, level).result()
+    typed = sample.reshape(-1)  # Blosc takes the size of a value from it
+    return bytes(blosc.compress(typed, _BLOSC_CODEC, level, _BITSHUFFLE))
 
 
 def decode_sample(encoding: Encoding, data: NDArray[np.uint8], out: NDArray[Any]) -> None:

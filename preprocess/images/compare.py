@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -60,12 +59,6 @@ def compare_storage(plan: Plan) -> list[Measured]:
     Returns:
         One each; none where none of the photos that were tried can be read.
     """
-    # In a thread that is not the main one, where Blosc would use threads of its own.
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(_compare, plan).result()
-
-
-def _compare(plan: Plan) -> list[Measured]:
     chosen = _pictured(plan.recipe).chosen
     quality = chosen.quality or QUALITY
     raw = replace(chosen, store="raw", quality=None, compress=None)

@@ -119,7 +119,8 @@ def _import_torchvision() -> None:
         import torchvision
     except RuntimeError:
         for name in ("nms", "qnms"):
-            torch.library.define(f"torchvision::{name}", "(Tensor a, Tensor b, float c) -> Tensor")
+            schema = "(Tensor boxes, Tensor scores, float overlap) -> Tensor"
+            torch.library.define(f"torchvision::{name}", schema)
         import torchvision  # noqa: F401
 
 

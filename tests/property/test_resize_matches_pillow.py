@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from PIL import Image  # noqa: TID253 - a test may load what it compares with
@@ -39,6 +39,7 @@ def difference_from_pillow(
 
 
 @settings(max_examples=400, deadline=None)
+@example(386, 386, 350, 346, 1, "bicubic", "photo-like", 164)  # one value of 121,100
 @given(
     sides, sides, sides, sides, st.sampled_from([1, 3]), st.sampled_from(FILTERS), textures,
     st.integers(0, 2**32 - 1),
@@ -58,7 +59,7 @@ def test_every_filter_is_within_a_level_of_pillow_for_any_shape(
     # Two shrinking bicubic passes: rarely one level more, in photos one value of 10,000 at most.
     assert difference.max() <= (2 if resample == "bicubic" else 1)
     if texture == "photo-like":
-        assert (difference > 1).sum() <= 1 + difference.size / 10_000
+        assert (difference > 1).sum() <= max(1, difference.size / 10_000)
 
 
 @settings(max_examples=100, deadline=None)

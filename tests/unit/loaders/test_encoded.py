@@ -1,12 +1,16 @@
 """Datasets whose pictures are encoded: read in every way that raw ones are, or refused by name."""
 
+import gc
 import json
 import multiprocessing
 import os
 import pickle  # noqa: TID251 - what worker processes do
 import shutil
 import threading
+import weakref
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +34,7 @@ from preprocess import ImageOptions, RunOptions, images_to_shards
 from tests.synthetic import encode_image, smooth_image
 
 COUNT = 11
+BLOSC = Encoding(codec="blosc-lz4", level=5)
 WAYS: dict[str, tuple[Any, dict[str, Any]]] = {
     "raw": ("tensor", {}),
     "jpeg": ("tensor", {"store": "jpeg"}),
@@ -490,3 +495,35 @@ def test_a_forked_child_has_threads_of_its_own() -> None:
     assert receiver.recv() == list(range(40))
     child.join()
     assert child.exitcode == 0
+
+
+@pytest.mark.parametrize("fails", [0, 3])
+def test_an_error_keeps_no_thread_alive_longer_than_its_dataset(fails: int) -> None:
+    threads = DecodeThreads(2)
+
+    def work(number: int) -> None:
+        if number >= fails:
+            raise ValueError(number)
+
+    gc.disable()  # nothing here may wait for it
+    try:
+        with suppress(ValueError):
+            threads.run(9, work)
+        alive = weakref.ref(threads)
+        del threads
+        assert alive() is None
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("encoding", [Encoding(codec="zstd", level=1), BLOSC], ids=str)
+def test_a_sample_has_the_same_bytes_from_any_thread(
+    encoding: Encoding, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("numcodecs.blosc.use_threads", None)  # its default; zarr turns them off
+    rng = np.random.default_rng(0)
+    sample = rng.integers(0, 256, (2048, 2048, 3), np.uint8) // 16
+    with ThreadPoolExecutor(1) as thread:
+        expected = thread.submit(encode_sample, encoding, sample).result()
+    for _ in range(5):
+        assert encode_sample(encoding, sample) == expected

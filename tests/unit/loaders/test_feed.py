@@ -1,5 +1,6 @@
 """The way of batches to a device: slots that threads fill in pieces, of several batches at once."""
 
+import gc
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -22,10 +23,13 @@ _SECONDS = 20
 """Until an event that does not come is a failure."""
 
 
-def loop_threads() -> list[threading.Thread]:
-    """Return the threads of loops; those that decode belong to a dataset, here of other tests."""
-    threads = [thread for thread in threading.enumerate() if thread.name.startswith("prep-")]
-    return [thread for thread in threads if not thread.name.startswith("prep-decode")]
+@pytest.fixture(autouse=True)
+def _no_threads_of_other_tests() -> None:
+    """Let the threads of datasets that nobody has any more end: they would be taken for ours."""
+    gc.collect()
+    for thread in threading.enumerate():
+        if thread.name.startswith("prep-"):
+            thread.join(_SECONDS)
 
 
 def through_ring(loader: Loader, threads: int = 4) -> Loader:
@@ -203,7 +207,7 @@ def test_an_error_in_a_piece_is_raised_when_no_other_piece_runs_any_more(
         list(batches)
     assert seen == [True]
     assert not running
-    assert not loop_threads()
+    assert not [t for t in threading.enumerate() if t.name.startswith("prep-")]
 
 
 @pytest.mark.usefixtures("small_pieces")
@@ -215,7 +219,7 @@ def test_breaking_off_the_device_path_ends_its_threads(
     for _ in range(taken):
         next(batches)
     batches.close()
-    assert not loop_threads()
+    assert not [t for t in threading.enumerate() if t.name.startswith("prep-")]
 
 
 def test_an_error_of_a_shard_that_is_gone_reaches_the_loop(
@@ -227,7 +231,7 @@ def test_an_error_of_a_shard_that_is_gone_reaches_the_loop(
         monkeypatch.setattr(feed, "THREADED_FROM", threaded_from)
         with pytest.raises(ShardsError, match="missing"):
             list(through_ring(Loader(open_dataset(path, size=32), 4)))
-        assert not loop_threads()
+        assert not [t for t in threading.enumerate() if t.name.startswith("prep-")]
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")

@@ -183,6 +183,7 @@ def test_of_the_same_texts_the_first_is_kept_over_all_files(bpe: str, tmp_path: 
     assert line in report.to_text()
     again = tokens_to_shards(source, tmp_path / "out", options, small())
     assert again.to_text().startswith("nothing to do")
+    assert line in again.to_text()
 
 
 def test_a_document_of_an_earlier_split_is_left_out_of_a_later_one(
