@@ -16,7 +16,7 @@ from preprocess.errors import OutputError
 from preprocess.item_record import RecordedRun, read_record
 from preprocess.plan import Before, Plan, RunOptions, hash_recipes, plan_run
 from preprocess.removal import read_known_manifest
-from preprocess.sources import Item, printable
+from preprocess.sources import Item, Listing, printable
 from preprocess.staged import beside
 
 
@@ -81,7 +81,7 @@ def _refuse_other(
     """Refuse other options, other classes, and files that are gone or were changed, by name."""
     reasons = (
         other_options(plan, manifest),
-        _new_classes(plan.listing.classes, manifest.classes),
+        _other_classes(plan.listing, manifest.classes),
         found.gone_or_other,
         found.written,
         other_fields(plan, manifest),
@@ -96,8 +96,12 @@ def _refuse_other(
         )
 
 
-def _new_classes(here: Sequence[str], there: Sequence[str]) -> str:
-    new = sorted(set(here) - set(there))
+def _other_classes(listing: Listing, there: Sequence[str]) -> str:
+    if there and not listing.classes:
+        return "; ".join(
+            ["its items have labels, those of the source have none now", *listing.notes]
+        )
+    new = sorted(set(listing.classes) - set(there))
     if not new or not there:
         return ""
     return f"class {printable(new[0])!r} is new, and would give others another label"

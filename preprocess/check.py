@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -21,6 +21,7 @@ from loaders.format.files import (
 from loaders.format.promised import REMEDY, PromisedFile, promised_files, size_error
 from loaders.format.spec import SPLITS, Manifest, read_manifest
 from loaders.format.table_schema import TABLE_SCHEMA, read_table_schema
+from preprocess.receipt import parse_receipt
 
 _OWN: Final = frozenset({MANIFEST, REPORT, SKIPPED, ITEMS})
 
@@ -95,7 +96,8 @@ def check_dataset(
     if not any(problem.startswith(f"{root / TABLE_SCHEMA}:") for problem in problems):
         problems += _check_schema(root, manifest)
     expected = {file.path for file in promised} | {root / name for name in described}
-    others = {name: _said_of_other(root, name) for name in _others(root, expected)}
+    finished = _finished(root)
+    others = {name: _said_of_other(name, finished) for name in _others(root, expected)}
     problems += [f"{root / name}: {said}" for name, said in others.items() if said]
     return CheckReport(
         path=root,
@@ -163,14 +165,26 @@ def _others(root: Path, expected: set[Path]) -> list[str]:
     return sorted(os.path.relpath(path, root) for path in found)
 
 
-def _said_of_other(root: Path, name: str) -> str | None:
+def _finished(root: Path) -> list[frozenset[str]]:
+    """Return the files of each shard that a run which was stopped has finished."""
+    found = []
+    for path in (root / WORK).glob("*.receipt.json"):
+        try:
+            found.append(frozenset(name for name, *_ in parse_receipt(path).files.values()))
+        except ShardsError:  # a stale one all the same
+            found.append(frozenset())
+    return found
+
+
+def _said_of_other(name: str, finished: Sequence[frozenset[str]]) -> str | None:
     """Return what is wrong about what the manifest does not promise, and what to do."""
     if name == WORK:
-        stale = sum(1 for _ in (root / WORK).glob("*.receipt.json"))
         return (
-            f"left by a run that was stopped, with {stale} stale receipts; give its command again, "
-            "which removes it, or remove it yourself"
+            f"left by a run that was stopped, with {len(finished)} stale receipts; give its "
+            "command again, which goes on from there, or remove it yourself"
         )
+    if any(name in names for names in finished):
+        return f"made by the run that was stopped and left {WORK}; give its command again"
     if _SHARD.fullmatch(name):
         return "a shard that the manifest does not name, of another run or copy; remove it"
     return None

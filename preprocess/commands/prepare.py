@@ -51,7 +51,7 @@ def split_options(things: str) -> Callable[[Command], Command]:
 
 
 def preparing_options(
-    things: str, limit_note: str = "", limited: str = ""
+    things: str, limit_note: str = "", limited: str = "", *, grows: bool = True
 ) -> Callable[[Command], Command]:
     """Return a decorator that adds the options of every command that prepares data.
 
@@ -59,6 +59,8 @@ def preparing_options(
         things: What the command prepares, in the plural.
         limit_note: What else there is to say of --limit.
         limited: What --limit counts, and which of them are taken, where that is something else.
+        grows: Whether a dataset of them can be appended to; else help does not show --append, which
+            is refused with the way to go instead.
     """
     options = (
         click.option(
@@ -118,6 +120,7 @@ def preparing_options(
         click.option(
             "--append",
             is_flag=True,
+            hidden=not grows,
             help="Add what is new in SRC to the dataset in OUT, as further shards.",
         ),
         click.option(

@@ -122,7 +122,7 @@ def _columns(name: str, text: str) -> Callable[[Command], Command]:
     help="Store the rows of each split in an order that follows from the seed.",
 )
 @click.option("--follow-links", is_flag=True, help="Take what symbolic links point to.")
-@preparing_options("files", limited="rows: of every file its share, from the first on")
+@preparing_options("files", limited="rows: of every file its share, from the first on", grows=False)
 @click.pass_context
 def table(ctx: click.Context, /, **options: Any) -> None:
     """Turn a table into shards: one packed record a row, in the types that lose nothing.

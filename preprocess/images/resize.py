@@ -80,8 +80,8 @@ def fit_geometry(
             target = (width, height)
     if not upscale and (target[0] > source[0] or target[1] > source[1]):
         raise ValueError(
-            f"{width} x {height} is too small for {size[0]} x {size[1]} by {fit}, and nothing is "
-            "to be enlarged"
+            f"{width} x {height} is too small to fill {size[0]} x {size[1]}, and nothing is to be "
+            "enlarged"
         )
     return Placement(_centred((width, height), source), _centred(size, target), size)
 

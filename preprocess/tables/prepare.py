@@ -57,8 +57,8 @@ def plan_table(
     if run_options.append:
         raise OutputError(
             f"{request.out}: nothing can be appended to a table: its vocabularies and types were "
-            f"fitted to all rows once; prepare new rows as a dataset of its own with "
-            f"--like {request.out}"
+            f"fitted to all rows once; prepare new rows as a dataset of their own, "
+            "with --like and the folder of the first"
         )
     start = time.perf_counter()
     like = None if request.like is None else read_like(request.like)

@@ -128,7 +128,7 @@ def test_files_that_are_gone_or_were_changed_are_refused_by_name(grown: Path) ->
     ("name", "said"),
     [
         ("c/1.png", "class 'c' is new"),
-        ("c.png", "had label 0, has label not set now"),
+        ("c.png", "the first is c.png"),
         ("a/99.png", "names of train have up to 7 bytes there, 8 here, as a/99.png"),
     ],
 )
@@ -344,3 +344,28 @@ def test_an_export_that_a_dataset_has_outgrown_is_named(tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "out.nanogpt")
     assert call(*words, *engine, "--export", "nanogpt").exit_code == 0
     assert (tmp_path / "out.nanogpt/train.bin").is_file()
+
+
+def test_check_knows_the_shards_of_an_append_that_was_stopped(
+    grown: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("preprocess.run.commit", stop)
+        assert prepare(grown, "--append").exit_code != 0
+    assert len(keys(grown)) == 4
+    checked = call("check", grown / "out")
+    assert checked.exit_code == 1
+    assert "with 1 stale receipts; give its command again, which goes on" in checked.stdout
+    assert "00001.image_8.npy: made by the run that was stopped" in checked.stdout
+    assert "remove it\n" not in checked.stdout
+    assert prepare(grown, "--append").exit_code == 0
+    assert len(keys(grown)) == 5
+    assert call("check", grown / "out").exit_code == 0
+
+
+def test_help_of_tables_shows_no_append() -> None:
+    assert "--append" not in call("table", "--help").stdout
+    assert "--append" in call("images", "--help").stdout

@@ -76,7 +76,7 @@ def test_pictures_smaller_than_their_bucket_are_refused_where_nothing_is_enlarge
     report = images_to_shards(photos, tmp_path / "out", options)
     ((key, reason),) = report.skipped
     assert key == "1.png"
-    assert "too small for 40 x 24" in reason
+    assert "too small to fill 40 x 24" in reason
 
 
 @pytest.mark.parametrize(

@@ -122,7 +122,7 @@ def test_pictures_too_small_for_a_crop_are_refused_where_nothing_is_enlarged(
     report = images_to_shards(photos, tmp_path / "out", options)
     (skipped,) = report.skipped
     assert skipped[0] == "1.png"
-    assert "31 x 90 is too small for 32 x 32 by crop" in skipped[1]
+    assert "31 x 90 is too small to fill 32 x 32" in skipped[1]
 
 
 def test_a_panorama_that_would_grow_beyond_measure_is_refused_by_name(tmp_path: Path) -> None:
