@@ -12,7 +12,7 @@ from loaders.buckets import BucketPictures, Buckets, recorded_shapes
 from loaders.errors import FormatError, SelectionError
 from loaders.format.encoding import MAX_SIDE
 from loaders.format.fields import FieldSpec
-from loaders.format.spec import SplitSpec
+from loaders.format.split_spec import SplitSpec
 from loaders.format.strict import Place
 from loaders.pictures import RaggedField
 from loaders.split_columns import SplitColumns

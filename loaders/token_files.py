@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from loaders.errors import FormatError, MissingShardError, SelectionError, VersionError
 from loaders.format.fields import FieldSpec
 from loaders.format.files import map_file
-from loaders.format.spec import Manifest, SplitSpec
+from loaders.format.spec import Manifest
+from loaders.format.split_spec import SplitSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -18,7 +18,8 @@ from loaders.format.files import (
     to_json,
     write_atomically,
 )
-from loaders.format.spec import Manifest, ShardFiles, SplitSpec
+from loaders.format.spec import Manifest
+from loaders.format.split_spec import ShardFiles, SplitSpec
 from preprocess.errors import SourceError, output_error
 from preprocess.item_record import record_lines
 from preprocess.joined import joined

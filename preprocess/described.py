@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from itertools import chain
 
 from loaders.format.containers import CONTAINERS
-from loaders.format.spec import Manifest, SplitSpec
+from loaders.format.spec import Manifest
+from loaders.format.split_spec import SplitSpec
 from preprocess.errors import OutputError
 from preprocess.plan import Plan
 

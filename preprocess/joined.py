@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from loaders.format.spec import ShardFiles, SplitSpec
+from loaders.format.split_spec import ShardFiles, SplitSpec
 from preprocess.stats import merge_tallies
 
 

@@ -12,12 +12,8 @@ from loaders.format.fields import (
     Role,
 )
 from loaders.format.records import RECORD_DTYPES, RecordPart, pack_record
-from loaders.format.spec import (
-    SPLITS,
-    Manifest,
-    ShardFiles,
-    SplitSpec,
-)
+from loaders.format.spec import SPLITS, Manifest
+from loaders.format.split_spec import ShardFiles, SplitSpec
 from loaders.format.statistics import ChannelStatistics
 
 HASHES = st.text("0123456789abcdef", min_size=64, max_size=64)

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from loaders.format.containers import CONTAINERS
 from loaders.format.fields import FieldSpec
 from loaders.format.files import crc32c_digits, to_json
-from loaders.format.spec import Container, Manifest, ShardFiles, SplitSpec
+from loaders.format.spec import Container, Manifest
+from loaders.format.split_spec import ShardFiles, SplitSpec
 from loaders.format.table_schema import TABLE_SCHEMA, ColumnSpec, TableSchema
 from loaders.format.table_statistics import QUANTILES, ColumnStatistics
 

@@ -10,12 +10,8 @@ from numpy.typing import NDArray
 
 from loaders.format.containers import CONTAINERS
 from loaders.format.fields import FieldSpec
-from loaders.format.spec import (
-    Container,
-    Manifest,
-    ShardFiles,
-    SplitSpec,
-)
+from loaders.format.spec import Container, Manifest
+from loaders.format.split_spec import ShardFiles, SplitSpec
 
 Rows = Sequence[NDArray[Any]]
 """One array a sample."""

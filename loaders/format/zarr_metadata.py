@@ -9,7 +9,8 @@ import numpy as np
 
 from loaders.errors import FormatError
 from loaders.format.fields import FieldSpec
-from loaders.format.spec import FORMAT_NAME, Manifest, SplitSpec
+from loaders.format.spec import FORMAT_NAME, Manifest
+from loaders.format.split_spec import SplitSpec
 
 _SHARDED_FROM: Final = 4096
 """Bytes of a sample from which each is an inner chunk of its own (16 bytes of index each)."""

@@ -2,15 +2,18 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from loaders.format.columns import open_column
-from loaders.format.spec import SplitSpec, read_manifest
+from loaders.format.spec import read_manifest
 from preprocess.recipe import Ragged
 from preprocess.tokens.runs import copy_runs, starts_of
+
+if TYPE_CHECKING:
+    from loaders.format.split_spec import SplitSpec
 
 
 class StoredDocuments:

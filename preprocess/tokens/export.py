@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Final, Literal, get_args
 
 from loaders.format.columns import open_column
-from loaders.format.spec import Manifest, SplitSpec, read_manifest
+from loaders.format.spec import Manifest, read_manifest
+from loaders.format.split_spec import SplitSpec
 from preprocess.errors import OutputError, SourceError
 from preprocess.tokens.files import (
     Exported,

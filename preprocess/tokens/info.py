@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loaders.format.columns import open_column
-from loaders.format.spec import Manifest, SplitSpec, read_manifest
+from loaders.format.spec import Manifest, read_manifest
+from loaders.format.split_spec import SplitSpec
 from preprocess.sources import printable
 
 _SOURCES: Final = 5

@@ -7,7 +7,8 @@ from google_crc32c import value as crc32c
 
 from loaders.format import tensor
 from loaders.format.fields import FieldSpec
-from loaders.format.spec import Manifest, ShardFiles, SplitSpec
+from loaders.format.spec import Manifest
+from loaders.format.split_spec import ShardFiles, SplitSpec
 from loaders.format.statistics import ChannelStatistics
 
 CLASSES = 10

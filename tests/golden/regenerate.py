@@ -10,12 +10,8 @@ from pathlib import Path
 
 from loaders.format.fields import FieldSpec
 from loaders.format.files import MANIFEST
-from loaders.format.spec import (
-    Container,
-    Manifest,
-    ShardFiles,
-    SplitSpec,
-)
+from loaders.format.spec import Container, Manifest
+from loaders.format.split_spec import ShardFiles, SplitSpec
 from loaders.format.statistics import ChannelStatistics
 from loaders.format.table_schema import TABLE_SCHEMA
 from preprocess.plan import RunOptions
