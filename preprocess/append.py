@@ -14,9 +14,9 @@ from preprocess.differences import (
 )
 from preprocess.errors import OutputError
 from preprocess.item_record import RecordedRun, read_record
+from preprocess.items import Item, Listing, printable
 from preprocess.plan import Before, Plan, RunOptions, hash_recipes, plan_run
 from preprocess.removal import read_known_manifest
-from preprocess.sources import Item, Listing, printable
 from preprocess.staged import beside
 
 

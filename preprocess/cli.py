@@ -67,7 +67,7 @@ def _stopped_by_sigterm() -> Iterator[None]:
 
 
 def _fail(ctx: click.Context, message: str) -> NoReturn:
-    from preprocess.sources import printable
+    from preprocess.items import printable
 
     click.echo(f"Error: {printable(message)}", err=True)
     ctx.exit(EXIT_ERROR)

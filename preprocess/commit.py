@@ -22,6 +22,7 @@ from loaders.format.spec import Manifest
 from loaders.format.split_spec import ShardFiles, SplitSpec
 from preprocess.errors import SourceError, output_error
 from preprocess.item_record import record_lines
+from preprocess.items import printable
 from preprocess.joined import joined
 from preprocess.plan import Plan
 from preprocess.receipt import Receipt
@@ -33,7 +34,6 @@ from preprocess.skipped import (
     read_skipped_lines,
     skipped_lines,
 )
-from preprocess.sources import printable
 from preprocess.staged import replace_files
 from preprocess.stats import merge_tallies, no_statistics
 

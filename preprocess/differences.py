@@ -10,10 +10,10 @@ from loaders.format.fields import FieldSpec
 from loaders.format.files import ITEMS, REPORT, read_json
 from loaders.format.spec import SPLITS, Manifest
 from preprocess.item_record import RecordedItem, RecordedRun, read_record, record_item
+from preprocess.items import Item, Listing, printable
 from preprocess.plan import Plan
 from preprocess.recipe import Recipe
 from preprocess.report import read_aside
-from preprocess.sources import Item, Listing, printable
 from preprocess.staged import beside
 
 _SHOWN: Final = 3

@@ -17,7 +17,7 @@ from typing import Any, Final
 from loaders.errors import FormatError, MissingShardError
 from loaders.format.files import WORK, read_json, to_json, write_atomically
 from preprocess.in_work import Note, read_notes, remove_notes
-from preprocess.sources import Item
+from preprocess.items import Item
 from preprocess.task import ShardTask
 
 _FATAL: Final = "fatal.json"

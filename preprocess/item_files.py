@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Final
 
 from preprocess.errors import SampleError, SourceError
-from preprocess.sources import Item, kind_of_file
+from preprocess.items import Item
+from preprocess.sources import kind_of_file
 
 _NOT_THE_FILE: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ESTALE})
 """Errors of the machine; a file that meets one is not to be left out for it."""

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 from loaders.errors import FormatError
 from loaders.format.spec import SPLITS
 from loaders.format.strict import Place
-from preprocess.sources import Item
+from preprocess.items import Item
 
 _BATCH: Final = 4096
 """Lines that are written at a time."""

@@ -12,9 +12,9 @@ from loaders.format.containers import CONTAINERS
 from loaders.format.files import to_json
 from loaders.format.spec import Container, Manifest, needed_version
 from preprocess.item_record import RecordedItem, RecordedRun, record_item
+from preprocess.items import Item, Listing
 from preprocess.recipe import Recipe, cut_items
 from preprocess.skipped import Listed
-from preprocess.sources import Item, Listing
 from preprocess.task import ShardTask
 
 SHARD_NBYTES: Final = 256_000_000

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from loaders.format.fields import FieldSpec
 from preprocess.errors import SampleError
-from preprocess.sources import Item, Listing
+from preprocess.items import Item, Listing
 
 REDONE: Final = "redone_shards"
 """Tally of shards whose first result was not to be trusted."""

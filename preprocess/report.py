@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from loaders.errors import FormatError, MissingShardError
 from loaders.format.files import read_json
-from preprocess.sources import printable
+from preprocess.items import printable
 
 _TOOLS: Final = (
     "prepshards",

@@ -12,8 +12,8 @@ from loaders.format.codecs import decode_sample, picture_shape
 from loaders.format.fields import FieldSpec
 from loaders.format.statistics import ChannelStatistics
 from preprocess.errors import SampleError
+from preprocess.items import Item
 from preprocess.recipe import Maker, Ragged, Redo, Rows
-from preprocess.sources import Item
 from preprocess.stats import channel_statistics, no_statistics
 from preprocess.task import ShardTask
 

@@ -19,11 +19,11 @@ from loaders.format.files import (
 from loaders.format.row_writer import RowWriter
 from preprocess.errors import SampleError, output_error
 from preprocess.in_work import Notes
+from preprocess.items import Item
 from preprocess.receipt import Receipt
 from preprocess.recipe import REDONE, Ragged, Redo, Rows, cut_items
 from preprocess.shard_content import ShardContent
 from preprocess.shard_samples import Prepared, prepare
-from preprocess.sources import Item
 from preprocess.stats import merge_tallies
 from preprocess.task import ShardTask
 from preprocess.threads import Gate, InOrder, Shared, Stopped

@@ -11,9 +11,9 @@ from loaders.format.fields import FieldSpec
 from loaders.format.files import WORK
 from loaders.format.spec import Container
 from preprocess.errors import output_error
+from preprocess.items import Item
 from preprocess.receipt import REMEDY, Receipt, parse_receipt
 from preprocess.recipe import Recipe
-from preprocess.sources import Item
 
 OWNER: Final = "owner"
 """Name of the file in the work folder that holds the name of the claim in force."""

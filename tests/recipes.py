@@ -20,9 +20,9 @@ from loaders.format.files import ITEMS, REPORT
 from loaders.format.spec import Container
 from preprocess.errors import SampleError
 from preprocess.item_files import read_item
+from preprocess.items import Item, Listing
 from preprocess.plan import Plan, RunOptions, plan_run
 from preprocess.recipe import Maker, Ragged, Rows
-from preprocess.sources import Item, Listing
 
 BAD = b"bad"
 """Items that begin with these bytes become no sample."""

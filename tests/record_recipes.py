@@ -20,10 +20,10 @@ from loaders.format.table_schema import (
 )
 from preprocess.errors import SampleError
 from preprocess.item_files import read_item
+from preprocess.items import Item, Listing
 from preprocess.plan import Plan, RunOptions, plan_run
 from preprocess.recipe import Maker, Rows
 from preprocess.run import run
-from preprocess.sources import Item, Listing
 from tests.recipes import BAD, list_items, write_items
 
 SCHEMA = TableSchema(

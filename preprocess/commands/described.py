@@ -5,8 +5,8 @@ from typing import Any, Final
 
 from loaders.format.fields import FieldSpec
 from loaders.format.spec import Manifest
+from preprocess.items import printable
 from preprocess.report import human_nbytes
-from preprocess.sources import printable
 from preprocess.tables.options import TableOptions
 
 SHOWN: Final = 8

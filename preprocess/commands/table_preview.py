@@ -3,9 +3,9 @@
 from typing import Any, Final
 
 from preprocess.commands.terminal import check_plan, describe_plan
+from preprocess.items import printable
 from preprocess.plan import RunOptions
 from preprocess.report import human_nbytes
-from preprocess.sources import printable
 from preprocess.tables.info import table_text
 from preprocess.tables.layout import TablePlan
 

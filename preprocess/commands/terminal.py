@@ -21,11 +21,11 @@ from preprocess.commands.described import (
 )
 from preprocess.errors import OutputError
 from preprocess.images.compare import Measured, storage_lines
+from preprocess.items import printable
 from preprocess.output import check_room, find_complete, replaced_nbytes
 from preprocess.plan import Plan
 from preprocess.report import human_nbytes
 from preprocess.run import OnProgress
-from preprocess.sources import printable
 from preprocess.task import read_receipt
 
 

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from preprocess.errors import SourceError
 from preprocess.images.options import MAX_CLASSES
 from preprocess.images.resize import Placement
+from preprocess.items import Listing
 from preprocess.paired import Boxes, BoxRow
-from preprocess.sources import Listing
 
 _YOLO_NAMES = "classes.txt"
 

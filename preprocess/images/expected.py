@@ -7,7 +7,7 @@ from typing import Final
 from loaders.format.fields import FieldSpec
 from preprocess.images.buckets import BUCKET
 from preprocess.images.options import ImageOptions
-from preprocess.sources import Item
+from preprocess.items import Item
 
 _PAGE_NBYTES: Final = 100_000
 """Bytes of a TIFF that are taken for a page where shards are planned."""

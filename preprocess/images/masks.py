@@ -17,8 +17,8 @@ from preprocess.images.orientation import read_orientation, turn_upright
 from preprocess.images.policy import check_pixels
 from preprocess.images.resize import Placement
 from preprocess.item_files import read_item
+from preprocess.items import Item, Listing
 from preprocess.paired import PairedFile
-from preprocess.sources import Item, Listing
 
 _ENDINGS: Final = (".png", ".tif", ".tiff", ".bmp", ".gif")
 _FORMATS: Final = frozenset({"PNG", "TIFF", "BMP", "GIF"})

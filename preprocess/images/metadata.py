@@ -14,8 +14,8 @@ import numpy as np
 
 from preprocess.errors import SampleError, SourceError
 from preprocess.images.options import MetadataOptions, SplitOptions
+from preprocess.items import Item, Listing
 from preprocess.paired import Values
-from preprocess.sources import Item, Listing
 
 _LARGEST: Final = float(np.finfo(np.float32).max)
 

@@ -15,11 +15,12 @@ from preprocess.images.metadata import Entry, pair_metadata, read_metadata
 from preprocess.images.options import MAX_CLASSES, ImageOptions
 from preprocess.images.recipe import ImageRecipe
 from preprocess.images.splits import report_copies, split_photos
+from preprocess.items import Item, Listing, printable
 from preprocess.output import check_paths, is_complete
 from preprocess.plan import Plan, RunOptions, plan_run
 from preprocess.report import Report
 from preprocess.run import OnProgress, run
-from preprocess.sources import Item, Listing, Wanted, list_folder, printable
+from preprocess.sources import Wanted, list_folder
 
 WANTED: Final = Wanted(
     what="image",

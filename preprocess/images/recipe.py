@@ -23,8 +23,8 @@ from preprocess.images.masks import check_mask, fit_mask, read_mask
 from preprocess.images.options import BACKGROUNDS, ImageOptions, size_name
 from preprocess.images.resize import Placement, fit_geometry, fit_sizes
 from preprocess.item_files import read_item
+from preprocess.items import Item, Listing
 from preprocess.recipe import Maker, Ragged, Rows
-from preprocess.sources import Item, Listing
 
 _VERSION: Final = 2
 """Of the recipe: raised when the same options give other pixels."""

@@ -202,7 +202,7 @@ def _scale(part: NDArray[Any], size: tuple[int, int], resample: Resample) -> NDA
     # NOTE [ Two resizers, one law ]
     # Both resize one axis after the other and round to uint8 between, torch several times faster.
     # Pillow's weights have 22 bits, torch's 16: one axis differs by at most 1 level, and so do two
-    # that shrink, save for fewer than one value in 10,000 of harsh noise, which differs by 2.
+    # that shrink, save for fewer than one value in 10,000, of noise above all, which differs by 2.
     # When bicubic enlarges, weights add the first axis's differences up often enough: Pillow then.
     if part.dtype == np.uint16 or part.shape[2] == 4:
         return _scale_planes(part, size, resample)

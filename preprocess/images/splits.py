@@ -12,8 +12,8 @@ from preprocess.folders import SPLIT_FOLDERS
 from preprocess.images.metadata import Entry
 from preprocess.images.options import SplitOptions
 from preprocess.item_files import read_item
+from preprocess.items import Item, Listing, printable
 from preprocess.shares import SPLIT_STEPS
-from preprocess.sources import Item, Listing, printable
 
 _SHOWN: Final = 3
 

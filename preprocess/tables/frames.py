@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from preprocess.sources import Item, Listing
+from preprocess.items import Item, Listing
 from preprocess.tables.block import FRAME
 from preprocess.tables.frame import blocks_of_frame
 from preprocess.tables.options import TableOptions

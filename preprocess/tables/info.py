@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from loaders.format.spec import Manifest
 from loaders.format.table_schema import read_table_schema
-from preprocess.sources import printable
+from preprocess.items import printable
 
 _SHOWN: Final = 40
 """Columns that are named; the rest are counted."""

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from preprocess.sources import Item
+from preprocess.items import Item
 
 if TYPE_CHECKING:
     import pyarrow as pa

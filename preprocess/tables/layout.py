@@ -13,11 +13,11 @@ from loaders.format.files import MANIFEST, SKIPPED, to_json, write_atomically
 from loaders.format.spec import SPLITS
 from loaders.format.table_schema import TABLE_SCHEMA, TableSchema, read_table_schema
 from preprocess.errors import SampleError, SourceError, output_error
+from preprocess.items import Listing
 from preprocess.output import find_complete
 from preprocess.plan import Plan, RunOptions
 from preprocess.removal import read_known_manifest
 from preprocess.skipped import as_pairs, listed_together, skipped_lines
-from preprocess.sources import Listing
 from preprocess.tables.codes import find_codes
 from preprocess.tables.encode import Encoder
 from preprocess.tables.encode_lists import beside_nbytes

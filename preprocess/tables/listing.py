@@ -6,7 +6,7 @@ from pathlib import Path
 
 from preprocess.errors import SourceError
 from preprocess.item_files import open_item
-from preprocess.sources import Item, Listing
+from preprocess.items import Item, Listing
 from preprocess.tables.options import TableOptions
 from preprocess.texts.content import open_content
 from preprocess.texts.kinds import Kind, inner_ending, kind_by_content, kind_by_name

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from preprocess.errors import OutputError
+from preprocess.items import Listing
 from preprocess.output import check_paths, check_room, find_complete
 from preprocess.plan import RunOptions
 from preprocess.report import Report
 from preprocess.run import OnProgress, Runner, run
-from preprocess.sources import Listing
 from preprocess.tables.frames import frame_listing, is_frame, spill_frame
 from preprocess.tables.layout import (
     Shared,

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 from preprocess.errors import SampleError
 from preprocess.item_files import open_item
-from preprocess.sources import Item
+from preprocess.items import Item
 from preprocess.tables.columns import fault_of_names, is_text, readable_columns, with_unread
 from preprocess.tables.from_csv import find_integers
 from preprocess.tables.from_json import columns_of_sample

@@ -14,8 +14,8 @@ from loaders.format.fields import FieldSpec
 from loaders.format.records import RECORD
 from loaders.format.table_schema import TableSchema
 from preprocess.errors import SampleError
+from preprocess.items import Item, Listing
 from preprocess.recipe import Maker, Ragged, Redo, Rows
-from preprocess.sources import Item, Listing
 from preprocess.stats import merge_tallies
 from preprocess.tables.encode import UNKNOWN
 from preprocess.tables.options import TableOptions

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from preprocess.errors import SampleError, SourceError, output_error
-from preprocess.sources import Item, Listing
+from preprocess.items import Item, Listing
 from preprocess.tables.block import NULL, Block, Evidence
 from preprocess.tables.left_out import LeftOut, SpilledErrors, write_errors
 from preprocess.tables.options import TableOptions

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from loaders.format.spec import SPLITS
 from preprocess.errors import output_error
+from preprocess.items import Item
 from preprocess.recipe import Ragged
-from preprocess.sources import Item
 from preprocess.tables.codes import BlockCodes
 from preprocess.tables.encode import UNKNOWN, Encoder
 from preprocess.tables.encode_lists import Chosen

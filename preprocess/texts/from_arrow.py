@@ -10,7 +10,7 @@ import numpy as np
 
 from preprocess.errors import SampleError
 from preprocess.item_files import open_item
-from preprocess.sources import Item
+from preprocess.items import Item
 from preprocess.texts.columns import Rows, documents_of, find_column, needed_keys, read_column
 from preprocess.texts.content import BLOCK_NBYTES, open_content
 from preprocess.texts.documents import Documents

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from preprocess.errors import SampleError
 from preprocess.item_files import open_item
-from preprocess.sources import Item
+from preprocess.items import Item
 from preprocess.texts.columns import Rows, documents_of, needed_keys, read_column
 from preprocess.texts.content import open_text
 from preprocess.texts.csv_rows import MAX_NBYTES, parse_rows, take_record

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from preprocess.errors import SampleError
-from preprocess.sources import Item
+from preprocess.items import Item
 from preprocess.texts.arrays import (
     json_objects,
     json_of_numbers,

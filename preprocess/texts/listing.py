@@ -12,7 +12,8 @@ from pathlib import Path
 from preprocess.errors import SampleError, SourceError
 from preprocess.folders import find_splits
 from preprocess.item_files import open_item
-from preprocess.sources import UNFINISHED, Item, Listing, Wanted, list_folder, part_found
+from preprocess.items import Item, Listing
+from preprocess.sources import UNFINISHED, Wanted, list_folder, part_found
 from preprocess.texts.content import open_content
 from preprocess.texts.from_arrow import open_table
 from preprocess.texts.kinds import (

@@ -8,7 +8,7 @@ import numpy as np
 
 from preprocess.errors import SampleError
 from preprocess.item_files import open_item
-from preprocess.sources import Item
+from preprocess.items import Item
 from preprocess.texts.arrays import make_texts, texts_from_buffers, valid_utf8
 from preprocess.texts.content import invalid_utf8, open_content, open_text
 from preprocess.texts.documents import Documents

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from loaders.format.fields import FieldSpec
 from preprocess.errors import SampleError
+from preprocess.items import Item, Listing
 from preprocess.recipe import Maker, Ragged, Recipe, Rows
-from preprocess.sources import Item, Listing
 from preprocess.tokens.documents import StoredDocuments
 from preprocess.tokens.first import PAIR_TOKENS, TEXT_NBYTES
 from preprocess.tokens.layouts import AnyLayout, Encoded, LaidOut

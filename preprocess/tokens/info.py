@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from loaders.format.columns import open_column
 from loaders.format.spec import Manifest, read_manifest
 from loaders.format.split_spec import SplitSpec
-from preprocess.sources import printable
+from preprocess.items import printable
 
 _SOURCES: Final = 5
 """Sources that are named."""

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from preprocess.errors import SampleError
+from preprocess.items import Item
 from preprocess.recipe import Ragged, Rows
-from preprocess.sources import Item
 from preprocess.texts.arrays import make_texts
 from preprocess.texts.lines import no_documents
 from preprocess.texts.options import TextOptions

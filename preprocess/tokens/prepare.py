@@ -9,11 +9,11 @@ import numpy as np
 
 from preprocess.append import continue_plan
 from preprocess.errors import SampleError, SourceError
+from preprocess.items import Listing
 from preprocess.output import check_paths
 from preprocess.plan import Plan, RunOptions, plan_run
 from preprocess.report import Report
 from preprocess.run import OnProgress, Runner, run
-from preprocess.sources import Listing
 from preprocess.texts.arrays import make_texts
 from preprocess.texts.read import list_texts, read_documents
 from preprocess.tokens.batch import sizes_of

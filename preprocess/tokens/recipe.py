@@ -13,9 +13,9 @@ import numpy as np
 
 from loaders.format.fields import FieldSpec
 from preprocess.errors import SampleError, SourceError
+from preprocess.items import Item, Listing
 from preprocess.recipe import Maker, Redo, Rows
 from preprocess.shares import SPLIT_STEPS
-from preprocess.sources import Item, Listing
 from preprocess.tokens.chat import ChatTemplate, read_chat_template
 from preprocess.tokens.engines import EngineError, ReferenceEngine, open_engine
 from preprocess.tokens.first import FirstPass

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from loaders.format.value_texts import number_text
 from preprocess.errors import SampleError
-from preprocess.sources import Item
+from preprocess.items import Item
 from preprocess.tables.block import Block, Evidence
 from preprocess.tables.columns import as_integers
 from preprocess.tables.options import TableOptions

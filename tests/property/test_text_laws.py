@@ -15,7 +15,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from preprocess.errors import SampleError
-from preprocess.sources import Item
+from preprocess.items import Item
 from preprocess.texts import lines as text_lines
 from preprocess.texts.documents import Documents
 from preprocess.texts.from_json import _read_exactly, _read_fast

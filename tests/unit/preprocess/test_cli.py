@@ -13,7 +13,8 @@ from preprocess import cli
 from preprocess.cli import prep
 from preprocess.images import prepare as images
 from preprocess.images import recipe
-from preprocess.sources import Listing, list_folder
+from preprocess.items import Listing
+from preprocess.sources import list_folder
 from tests.synthetic import write_damaged, write_image_tree
 
 

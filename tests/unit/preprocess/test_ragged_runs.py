@@ -25,11 +25,11 @@ from preprocess import shard_writer
 from preprocess.check import check_dataset
 from preprocess.errors import SampleError
 from preprocess.item_files import read_item
+from preprocess.items import Item, Listing
 from preprocess.plan import RunOptions, plan_run
 from preprocess.recipe import Maker, Ragged, Recipe, Redo, Rows
 from preprocess.report import Report
 from preprocess.run import run
-from preprocess.sources import Item, Listing
 from tests.recipes import read_tree, write_items
 
 

@@ -16,7 +16,8 @@ from preprocess.cli import prep
 from preprocess.errors import SampleError, SourceError
 from preprocess.folders import LabelMode
 from preprocess.item_files import read_item
-from preprocess.sources import Item, Listing, Wanted, list_folder, printable
+from preprocess.items import Item, Listing, printable
+from preprocess.sources import Wanted, list_folder
 from tests.synthetic import write_image_tree
 
 WANTED = Wanted(

@@ -23,7 +23,7 @@ from preprocess import (
     images_to_shards,
 )
 from preprocess.images.splits import split_photos
-from preprocess.sources import Item, Listing
+from preprocess.items import Item, Listing
 
 ROWS = [
     {"file_name": f"{i}.png", "kind": "ant" if i % 3 else "bee", "tags": ["x", "y"][: i % 3],

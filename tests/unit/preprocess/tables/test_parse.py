@@ -10,7 +10,7 @@ import pyarrow.parquet  # noqa: TID253 - a test may load what it compares with
 import pytest
 
 from preprocess.errors import SampleError
-from preprocess.sources import Item
+from preprocess.items import Item
 from preprocess.tables.block import TEXT_KINDS, Block, Evidence
 from preprocess.tables.options import TableOptions
 from preprocess.tables.parse import parse_block

@@ -9,7 +9,7 @@ import pyarrow.parquet  # noqa: TID253 - a test may load what it compares with
 import pytest
 
 from preprocess.errors import SampleError, SourceError
-from preprocess.sources import Item
+from preprocess.items import Item
 from preprocess.tables.block import Block
 from preprocess.tables.listing import list_tables
 from preprocess.tables.options import TableOptions

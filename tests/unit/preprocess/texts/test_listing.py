@@ -12,7 +12,7 @@ import pyarrow.parquet as pq  # noqa: TID253 - a test may load what it compares 
 import pytest
 
 from preprocess.errors import SourceError
-from preprocess.sources import Listing
+from preprocess.items import Listing
 from preprocess.texts.lines import RANGE_NBYTES
 from preprocess.texts.read import TextOptions, list_texts, read_documents
 

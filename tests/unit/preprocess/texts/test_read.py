@@ -16,7 +16,7 @@ import pytest
 import zstandard  # noqa: TID253 - a test may load what it compares with
 
 from preprocess.errors import SampleError
-from preprocess.sources import Item
+from preprocess.items import Item
 from preprocess.texts.read import TextOptions, list_texts, read_documents
 
 RECORDS = [{"text": "one", "id": 1}, {"text": "zwei\n", "id": 2}, {"text": "trois é 😀", "id": 3}]
