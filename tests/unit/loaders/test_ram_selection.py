@@ -23,38 +23,18 @@ from loaders import (
     samples,
     stretches,
 )
-from preprocess import ImageOptions, RunOptions, images_to_shards
 from tests.benchmarks.device_set import write_images
 from tests.page_cache import drop, resident
-from tests.synthetic import encode_image, smooth_image
+from tests.picture_stores import WAYS, prepare_in_all_ways
 from tests.table_stores import write_people
 from tests.token_stores import write_chat, write_fixed, write_packed, write_stream
-
-WAYS: dict[str, tuple[Any, dict[str, Any]]] = {
-    "raw": ("tensor", {}),
-    "raw in zarr": ("zarr", {}),
-    "jpeg": ("tensor", {"store": "jpeg"}),
-    "blosc": ("zarr", {"compress": "blosc-lz4"}),
-    "of any size": ("tensor", {"fit": "shortest"}),
-    "jpeg of any size": ("tensor", {"fit": "longest", "store": "jpeg"}),
-    "buckets": ("tensor", {"fit": "bucket", "bucket_step": 8}),
-}
-"""Name -> container and options."""
 
 
 @pytest.fixture(scope="module")
 def datasets(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("selected")
-    (folder / "photos").mkdir()
-    for number in range(13):
-        pixels = smooth_image(30 + number, 60 - 3 * number, seed=number)
-        (folder / "photos" / f"{number:02d}.png").write_bytes(encode_image(pixels, ".png"))
-    found: dict[str, Any] = {}
-    for name, (container, options) in WAYS.items():
-        chosen = ImageOptions(sizes=((32, 32),), labels="none", **options)
-        run = RunOptions(container=container, shard_nbytes=9_000)
-        images_to_shards(folder / "photos", folder / name, chosen, run)
-        found[name] = open_dataset(folder / name)
+    made = prepare_in_all_ways(folder, 13)
+    found: dict[str, Any] = {name: open_dataset(path) for name, path in made.items()}
     documents = [[[*range(n)] for n in (5, 1, 9)], [[*range(n)] for n in (2, 2, 40, 7)]]
     short = [[[5, 6], [7, 8, 9]], [[1], [3, 4, 9]]]
     stream = open_tokens(write_stream(folder / "stream", documents))
