@@ -13,6 +13,7 @@ from loaders.errors import FormatError, SelectionError
 from loaders.format.spec import Manifest
 from loaders.format.strict import Place
 from loaders.format.table_schema import ColumnSpec
+from loaders.stretches import Stretches
 from loaders.token_rows import Padded, Width
 from loaders.token_store import LENGTH, TOKENS, TokenStore
 from loaders.token_views import Labels, TokenPart, widen
@@ -60,16 +61,6 @@ class TableTexts:
         """Entries of a batch that say how many tokens there are."""
         return tuple(entry.names[LENGTH] for entry in self.entries)
 
-    @property
-    def stored_nbytes(self) -> int:
-        """Bytes of their files."""
-        return sum(entry.padded.store.stored_nbytes for entry in self.entries)
-
-    def maps(self) -> Iterator[NDArray[Any]]:
-        """Open these."""
-        for entry in self.entries:
-            yield from entry.padded.store.maps()
-
     def parts(self) -> tuple[Part, ...]:
         """Return the arrays of a batch."""
         return tuple(part for entry in self.entries for part in entry.parts())
@@ -79,7 +70,7 @@ class TableTexts:
         for entry in self.entries:
             entry.gather_into(indices, buffers)
 
-    def stretches(self, indices: NDArray[np.int64]) -> Iterator[NDArray[Any]]:
+    def stretches(self, indices: NDArray[np.int64] | None) -> Iterator[Stretches]:
         """Yield the parts of maps in which they lie, of ascending stored indices [B]."""
         for entry in self.entries:
             yield from entry.padded.stretches(indices)
