@@ -14,6 +14,7 @@ from preprocess.item_record import RecordedItem, RecordedRun, record_item
 from preprocess.items import Item, Listing, printable
 from preprocess.plan import Plan
 from preprocess.recipe import Recipe
+from preprocess.spelling import flag_of
 from preprocess.staged import beside
 
 _SHOWN: Final = 3
@@ -84,9 +85,9 @@ def other_options(plan: Plan, there: AskedFor) -> str:
     aside = there.aside
     found = [] if not plan.recipes else _other_values(plan.recipe, there.recipe)
     if there.container != plan.container:
-        found.append(f"format is {there.container} there, {plan.container} here")
+        found.append(_other_value("container", there.container, plan.container))
     found += [
-        f"{name} is {_shown(aside.get(name))} there, {_shown(value)} here"
+        _other_value(name, aside.get(name), value)
         for name, value in plan.aside.items()
         if aside and name in {"shard_nbytes", "limit"} and aside.get(name) != value
     ]
@@ -98,10 +99,17 @@ def _other_values(recipe: Recipe, options: Mapping[str, Any]) -> list[str]:
     recorded = {name: value for name, value in options.items() if name not in facts}
     there, here = dict(_leaves("", recorded)), dict(_leaves("", recipe.options()))
     return [
-        f"{name} is {_shown(there.get(name))} there, {_shown(here.get(name))} here"
+        _other_value(name, there.get(name), here.get(name))
         for name in dict.fromkeys([*here, *there])
         if there.get(name) != here.get(name)
     ]
+
+
+def _other_value(keyword: str, there: Any, here: Any) -> str:
+    if keyword == "header":  # its flag says the opposite
+        there, here = not there, not here
+    said = _NO_OPTIONS.get(keyword.partition(".")[0], flag_of(keyword))
+    return f"{said} is {_shown(there)} there, {_shown(here)} here"
 
 
 def other_fields(plan: Plan, manifest: Manifest) -> str:
@@ -137,6 +145,19 @@ def _other_field(
         f"{name} of {split} is {there.dtype} {list(there.shape)} there, "
         f"{here.dtype} {list(here.shape)} here"
     )
+
+
+_NO_OPTIONS: Final[Mapping[str, str]] = {
+    "box_classes": "what --boxes has as classes",
+    "buckets": "what --sizes have as buckets",
+    "columns": "what --schema says of a column",
+    "label_classes": "what --multi-label has as classes",
+    "like_sha256": "the digest of what --like names",
+    "texts": "what becomes of --text",
+    "tokenizer_sha256": "the digest of what --tokenizer names",
+    "version": "the version of the recipe",
+}
+"""What a recipe records that follows from options, and is none by that name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,5 +256,10 @@ def _as_json(value: Any) -> Any:
 
 
 def _shown(value: Any) -> str:
-    text = "not set" if value is None else str(value)
+    if isinstance(value, bool):
+        return "given" if value else "not given"
+    if isinstance(value, list):
+        shown = ("x".join(map(str, v)) if isinstance(v, list) else str(v) for v in value)
+        value = ", ".join(shown) or None
+    text = "not set" if value is None else str(value) or "empty"
     return text if len(text) <= _VALUE else f"{text[:_VALUE]}..."

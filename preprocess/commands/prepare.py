@@ -1,11 +1,13 @@
 """What all commands that prepare data share: their options, and how a plan is carried out."""
 
 from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import click
 
+from preprocess.spelling import OptionError
 from preprocess.values import ByteCount, Folder, check_backend
 
 if TYPE_CHECKING:
@@ -130,6 +132,7 @@ def preparing_options(
     )
 
     def decorate(command: Command) -> Command:
+        command = _refusing_flags(command)
         for option in reversed(options):
             command = option(command)
         return command
@@ -137,14 +140,23 @@ def preparing_options(
     return decorate
 
 
+def _refusing_flags(command: Command) -> Command:
+    """Return a command that names flags where a record of options names its keywords."""
+
+    @wraps(command)
+    def carry_out(*args: Any, **options: Any) -> Any:
+        try:
+            return command(*args, **options)
+        except OptionError as error:
+            raise click.UsageError(error.as_typed) from error
+
+    return cast("Command", carry_out)
+
+
 def make_run_options(options: dict[str, Any]) -> "RunOptions":
     """Return the shared options as the record that a run takes."""
     from preprocess.plan import RunOptions
 
-    if options["item_timeout"] is not None and options["backend"] == "threading":
-        raise click.UsageError("--item-timeout: a thread cannot be ended; leave --backend out")
-    if options["append"] and options["overwrite"]:
-        raise click.UsageError("--append and --overwrite: give one of them")
     return RunOptions(
         container=cast("Container", options["container"]),
         shard_nbytes=options["shard_nbytes"],

@@ -21,6 +21,7 @@ from preprocess.plan import Plan, RunOptions, plan_run
 from preprocess.report import Report
 from preprocess.run import OnProgress, run
 from preprocess.sources import Wanted, list_folder
+from preprocess.spelling import Option, OptionError, in_python
 
 WANTED: Final = Wanted(
     what="image",
@@ -49,11 +50,12 @@ def plan_images(
     Raises:
         SourceError: There is nothing to prepare.
         OutputError: The folders overlap, or what is to be appended to is another dataset.
-        ValueError: What is to be compressed is not for zarr.
+        OptionError: What is to be compressed is not for zarr.
     """
     if options.compress is not None and run_options.container != "zarr":
-        raise ValueError(
-            f"compress={options.compress!r}: only with the container zarr, whose chunks hold it"
+        raise OptionError(
+            *(Option("compress", options.compress), ": only with ", Option("container", "zarr")),
+            ", whose chunks hold it",
         )
     by_column = options.metadata is not None and options.metadata.label is not None
     labels = "none" if by_column else options.labels
@@ -143,6 +145,7 @@ def _places(options: ImageOptions) -> dict[str, Any]:
     return found
 
 
+@in_python()
 def images_to_shards(
     source: Path | str,
     out: Path | str,
@@ -165,7 +168,7 @@ def images_to_shards(
     Raises:
         SourceError: There is nothing to prepare.
         OutputError: The output folder cannot take the dataset.
-        ValueError: What is to be compressed is not for zarr.
+        OptionError: What is to be compressed is not for zarr.
     """
     chosen = run_options or RunOptions()
     return run(plan_images(Path(source), Path(out), options, chosen), chosen, on_progress)

@@ -71,7 +71,7 @@ def test_what_is_no_more_where_it_was_is_named_and_found_where_it_is_now(
     before = read_tree(out)
     here = source.parent / BESIDE[option]
     there = here.rename(tmp_path / f"elsewhere{here.suffix}")
-    with pytest.raises(SourceError, match=rf"{here}: not found; .*--{option} says where"):
+    with pytest.raises(SourceError, match=rf"{here}: not found; .*`{option}` says where"):
         repair_dataset(out, source)
     assert read_tree(out) == before
     result = call("repair", out, source, f"--{option}", there)

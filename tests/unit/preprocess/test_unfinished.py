@@ -53,12 +53,12 @@ def touch(path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "options", "said"),
     [
-        (lambda _: None, {"side": 3}, r"with other options: side is 2 there, 3 here"),
-        (lambda _: None, {"container": "zarr"}, r"options: format is tensor there, zarr here"),
+        (lambda _: None, {"side": 3}, r"with other options: --side is 2 there, 3 here"),
+        (lambda _: None, {"container": "zarr"}, r"options: --format is tensor there, zarr here"),
         (
             lambda _: None,
             {"shard_nbytes": 999_999},
-            rf"options: shard_nbytes is {_SHARD} there, 999999 here",
+            rf"options: --shard-size is {_SHARD} there, 999999 here",
         ),
         (lambda f: (f / "train/003").unlink(), {}, r"of other input: train/003 is gone"),
         (
