@@ -93,7 +93,7 @@ def test_what_has_changed_beside_the_photos_is_refused(
     data = path.read_bytes()
     changes = {"masks": data + b"\0", "boxes": data.replace(b"9.5", b"8.5")}
     path.write_bytes(changes.get(option, data.replace(b'"y": 0.0', b'"y": 9.0')))
-    refusal = f"not what {out} was made from: names or sizes differ, .*--{option}"
+    refusal = f"not what {out} was made from: names or sizes differ, .*`{option}`"
     with pytest.raises(SourceError, match=refusal):
         repair_dataset(out, source)
     assert read_tree(out) == before
