@@ -68,6 +68,11 @@ class SplitOptions:
             )
 
     @property
+    def by_columns(self) -> bool:
+        """Whether a column of the metadata is needed."""
+        return self.column is not None or self.group_by is not None
+
+    @property
     def divides(self) -> bool:
         """Whether there is something to divide by."""
         return self.column is not None or self.validation + self.test > 0

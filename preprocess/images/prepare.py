@@ -23,6 +23,11 @@ from preprocess.run import OnProgress, run
 from preprocess.sources import Wanted, list_folder
 from preprocess.spelling import Option, OptionError, in_python
 
+_OF_NO_USE: Final = (
+    "none of its columns is asked for: --label, --multi-label, --target, --group-by and "
+    "--split-column take one; as it is, photos that it does not list are skipped, and no more"
+)
+
 WANTED: Final = Wanted(
     what="image",
     extensions=IMAGE_EXTENSIONS,
@@ -66,6 +71,9 @@ def plan_images(
     if options.metadata is not None:
         table = read_metadata(options.metadata, options.splits)
         listing, several = pair_metadata(listing, options.metadata, table)
+        if not (options.metadata.columns()[1:] or options.splits.by_columns):
+            note = f"{options.metadata.path}: {_OF_NO_USE}"
+            listing = replace(listing, notes=(*listing.notes, note))
     listing = split_photos(listing, options.splits, table)
     if len(listing.classes) > MAX_CLASSES:
         raise SourceError(
