@@ -23,8 +23,8 @@ def boxes_to_original(boxes: Any, transform: Any) -> Tensor:
     Raises:
         SelectionError: These are no boxes, or no transform of one sample.
     """
-    boxes, source, target = _boxes(boxes, transform)
-    return (boxes - target[:2].repeat(2)) * _scale(target, source) + source[:2].repeat(2)
+    given, source, target = _boxes(boxes, transform)
+    return (given - target[:2].repeat(2)) * _scale(target, source) + source[:2].repeat(2)
 
 
 def boxes_to_stored(boxes: Any, transform: Any) -> Tensor:
@@ -41,8 +41,8 @@ def boxes_to_stored(boxes: Any, transform: Any) -> Tensor:
     Raises:
         SelectionError: These are no boxes, or no transform of one sample.
     """
-    boxes, source, target = _boxes(boxes, transform)
-    return (boxes - source[:2].repeat(2)) * _scale(source, target) + target[:2].repeat(2)
+    given, source, target = _boxes(boxes, transform)
+    return (given - source[:2].repeat(2)) * _scale(source, target) + target[:2].repeat(2)
 
 
 def _boxes(given: Any, transform_given: Any) -> tuple[Tensor, Tensor, Tensor]:

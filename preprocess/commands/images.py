@@ -7,6 +7,7 @@ import click
 
 from preprocess.commands.prepare import (
     FOLDER,
+    Looks,
     carry_out,
     make_run_options,
     preparing_options,
@@ -239,11 +240,13 @@ def images(ctx: click.Context, /, **options: Any) -> None:
     cause in OUT/skipped.jsonl. The same command again goes on where an interrupted one ended.
     """
     chosen, run_options = _image_options(options), make_run_options(options)
+    from preprocess.images.bucket_preview import preview_buckets
     from preprocess.images.compare import compare_storage
     from preprocess.images.prepare import plan_images
 
     plan = plan_images(options["source"], options["out"], chosen, run_options, options["limit"])
-    carry_out(ctx, plan, run_options, options, compare=partial(compare_storage, plan))
+    looks = Looks(partial(compare_storage, plan), partial(preview_buckets, plan))
+    carry_out(ctx, plan, run_options, options, looks=looks)
 
 
 def _image_options(options: dict[str, Any]) -> "ImageOptions":

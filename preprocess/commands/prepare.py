@@ -1,6 +1,7 @@
 """What all commands that prepare data share: their options, and how a plan is carried out."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
@@ -12,6 +13,7 @@ from preprocess.values import ByteCount, Folder, check_backend
 
 if TYPE_CHECKING:
     from loaders.format.spec import Container
+    from preprocess.images.bucket_preview import BucketPreview
     from preprocess.images.compare import Measured
     from preprocess.plan import Plan, RunOptions
     from preprocess.report import Report
@@ -153,6 +155,19 @@ def _refusing_flags(command: Command) -> Command:
     return cast("Command", carry_out)
 
 
+@dataclass(frozen=True, slots=True)
+class Looks:
+    """What a dry run finds out of the items themselves.
+
+    Attributes:
+        storage: Measures ways to store them.
+        buckets: Counts the photos of each bucket, where there are buckets.
+    """
+
+    storage: "Callable[[], list[Measured]]"
+    buckets: "Callable[[], list[BucketPreview]]"
+
+
 def make_run_options(options: dict[str, Any]) -> "RunOptions":
     """Return the shared options as the record that a run takes."""
     from preprocess.plan import RunOptions
@@ -175,7 +190,7 @@ def carry_out(
     run_options: "RunOptions",
     options: dict[str, Any],
     runner: "Callable[[Plan, RunOptions, OnProgress], Report] | None" = None,
-    compare: "Callable[[], list[Measured]] | None" = None,
+    looks: "Looks | None" = None,
 ) -> None:
     """Do what a plan says, or say it on a dry run; report, and choose the exit code.
 
@@ -185,7 +200,7 @@ def carry_out(
         run_options: How to do it.
         options: Of the command.
         runner: Does it; `preprocess.run.run` by default.
-        compare: Measures ways to store it, for a dry run.
+        looks: At the photos themselves, for a dry run.
     """
     from preprocess.commands.terminal import (
         check_plan,
@@ -198,9 +213,10 @@ def carry_out(
 
     if options["dry_run"]:
         check_plan(plan, overwrite=run_options.overwrite)
-        storage = None if compare is None else compare()
+        storage = None if looks is None else looks.storage()
+        buckets = None if looks is None else looks.buckets()
         overwrite, as_json = run_options.overwrite, options["as_json"]
-        print_plan(plan, storage, overwrite=overwrite, as_json=as_json)
+        print_plan(plan, storage, buckets, overwrite=overwrite, as_json=as_json)
         return
     ctx.meta[INTERRUPTED] = "; finished shards are kept, the same command goes on from there"
     with progress_bar(plan) as on_progress:

@@ -76,7 +76,7 @@ def test_a_dry_run_shows_the_comparison_as_a_table_and_in_json(
     ]  # fmt: skip
     found = json.loads(call(*words, "--json", "--depth", "16").stdout)["storage"]
     assert [way["name"] for way in found] == WAYS
-    assert found[1]["refused"] == "store='jpeg' and depth=16: JPEG has 8 bits a sample"
+    assert found[1]["refused"] == "--store jpeg and --depth 16: JPEG has 8 bits a sample"
     assert found[2]["samples_per_second_and_core"]["image_32"] > 0
     assert found[0]["nbytes"] == 2 * 6 * 32 * 32 * 3
     assert not (tmp_path / "out").exists()
