@@ -64,9 +64,8 @@ def image_views(
     name = _stored_size(split, size, where)
     shapes = recorded_shapes(recipe, name, where)
     differing = {field.role for field in split.fields if field.ragged}
-    if padded and not (differing if shapes is None else differing - _PIXELS):
-        of = "" if shapes is None else " of a batch"
-        raise SelectionError(f"{where}: padded=True: all samples{of} have one size, leave it out")
+    if padded and not differing:
+        raise SelectionError(f"{where}: padded=True: all samples have one size, leave it out")
     buckets = None
     if shapes is not None:
         buckets = Buckets(columns, f"transform_{name}", shapes, where)
@@ -85,9 +84,12 @@ def image_views(
                 f"{where}: field {field.name!r} of pictures of any size has no {transform!r}, "
                 'which says how large they are; run "prep check" or prepare it again'
             )
+        fill = _fill(field, recipe.get("mask_padding", 0), where)
         if transform is not None and buckets is not None:
             _expect_sides(field, buckets, where)
-            views.append(BucketPictures(name=entry, field=field, buckets=buckets))
+            views.append(
+                BucketPictures(name=entry, field=field, buckets=buckets, padded=padded, fill=fill)
+            )
             continue
         views.append(
             RaggedField(
@@ -96,7 +98,7 @@ def image_views(
                 columns=columns,
                 transform=transform,
                 padded=padded,
-                fill=_fill(field, recipe.get("mask_padding", 0), where),
+                fill=fill,
             )
         )
     return tuple(views)

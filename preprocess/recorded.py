@@ -10,7 +10,8 @@ from loaders.errors import ShardsError
 from loaders.format.files import REPORT
 from loaders.format.spec import Manifest
 from preprocess.errors import OutputError, SourceError
-from preprocess.images.options import ImageOptions, MetadataOptions, SplitOptions
+from preprocess.images.beside import MetadataOptions, SplitOptions
+from preprocess.images.options import ImageOptions
 from preprocess.plan import SHARD_NBYTES, RunOptions
 from preprocess.tables.options import TableOptions
 from preprocess.tables.request import TableRequest
