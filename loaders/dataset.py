@@ -10,9 +10,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from loaders.buckets import BucketPictures, Buckets, Shape
+from loaders.buckets import BucketPictures, Buckets
 from loaders.errors import FormatError, SelectionError
 from loaders.format.promised import expect_sizes
+from loaders.format.recorded_buckets import Shape
 from loaders.format.spec import (
     Manifest,
     read_manifest,

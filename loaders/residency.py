@@ -103,9 +103,10 @@ class ResidencyEstimate:
                 'residency="pinned" needs Triton, which is not installed: use residency="ram"'
             )
         if self.row_nbytes is None:
-            varied = ", ".join(repr(part.name) for part in dataset.views if not part.fixed)
+            names = dict.fromkeys(part.shown_as for part in dataset.views if not part.fixed)
+            differ = f"{', '.join(map(repr, names))} {'differ' if len(names) > 1 else 'differs'}"
             raise SelectionError(
-                f"residency={place!r}: {dataset.path}: {varied} differs in length from sample to "
+                f"residency={place!r}: {dataset.path}: {differ} in length from sample to "
                 "sample, and only rows of one length can be gathered by the device: use "
                 'residency="ram"'
             )

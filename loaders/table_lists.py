@@ -24,6 +24,7 @@ from loaders.views import Part, Take, fresh
 class ListPart:
     """The lists of one column in a batch, as bytes: [B, L, bytes of a value]."""
 
+    shown_as: str
     field: FieldSpec
     columns: SplitColumns
     on_device: bool = True
@@ -96,7 +97,7 @@ class TableLists:
 
     def parts(self) -> tuple[Part, ...]:
         """Return the arrays of a batch."""
-        return tuple(ListPart(entry.field, self.columns) for entry in self.entries)
+        return tuple(ListPart(entry.spec.name, entry.field, self.columns) for entry in self.entries)
 
     def gather_into(self, indices: NDArray[np.int64], buffers: Mapping[str, NDArray[Any]]) -> None:
         """Fill them."""

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from loaders.errors import FormatError, SelectionError
 from loaders.format.spec import Manifest
+from loaders.format.strict import Place
 from loaders.format.table_schema import ColumnSpec
 from loaders.stretches import Stretches
 from loaders.token_rows import Padded, Width
@@ -111,7 +112,8 @@ def open_texts(
         FormatError: The tokens are not what they should be.
     """
     fields = [field.name for field in manifest.splits[split].fields if field.role == TOKENS]
-    names = text_entries(manifest.recipe.get(_TEXT, ()))
+    columns = Place(f"{path}: recipe").at(_TEXT).texts(manifest.recipe.get(_TEXT, []))
+    names = text_entries(columns)
     if len(names) != len(fields):
         raise FormatError(f"{path}: {len(names)} columns of texts, and the fields {fields}")
     taken = {spec.name for spec in vectors}

@@ -36,6 +36,11 @@ class TokenPart:
     fixed: bool = False
     apart: bool = False
 
+    @property
+    def shown_as(self) -> str:
+        """What a batch calls it."""
+        return self.name
+
     def layout(self, indices: NDArray[np.int64]) -> tuple[tuple[int, ...], np.dtype[Any]]:
         """Return shape and dtype of the array for the samples [B] of a batch."""
         return self.shape(indices), self.dtype

@@ -45,6 +45,11 @@ class View:
     fixed: bool = True
     apart: bool = True
 
+    @property
+    def shown_as(self) -> str:
+        """What a batch calls it."""
+        return self.name
+
     def layout(self, indices: NDArray[np.int64]) -> tuple[tuple[int, ...], np.dtype[Any]]:
         """Return shape and dtype of the array that takes the rows of a batch."""
         return (len(indices), *self.field.shape), self.field.numpy_dtype
@@ -64,6 +69,11 @@ class Part(Protocol):
     @property
     def name(self) -> str:
         """Its key among the arrays."""
+        ...
+
+    @property
+    def shown_as(self) -> str:
+        """What a batch calls what it is made of: how errors name it."""
         ...
 
     @property

@@ -24,7 +24,7 @@ def drop(path: Path) -> None:
     """Have the kernel forget a file."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(descriptor)
+        os.fdatasync(descriptor)
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
     finally:
         os.close(descriptor)

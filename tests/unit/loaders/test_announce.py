@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from loaders import Loader, MissingShardError, Mix, Weighted, open_dataset, open_table, open_tokens
 from loaders.announce import Announcer, Stretched, announce_ahead, chunk_blocks, will_need
-from loaders.format.files import map_file
+from loaders.format.maps import map_file
 from loaders.order import Epoch
 from loaders.stretches import Stretches, joined, split_by_shard
 from tests.page_cache import drop, resident

@@ -216,9 +216,7 @@ def test_samples_of_many_lengths_are_refused_by_name_or_left_on_disk(
     datasets: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
     documents = open_tokens(datasets["blocks"].path).documents()
-    with pytest.raises(
-        SelectionError, match=r"'tokens'.* differs in length.*use residency=\"ram\""
-    ):
+    with pytest.raises(SelectionError, match=r"'tokens'.* differ in length.*use residency=\"ram\""):
         Loader(documents, 2, residency="device")
     estimate = estimate_residency(documents)
     assert estimate.row_nbytes is None
