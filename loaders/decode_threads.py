@@ -7,23 +7,24 @@ from concurrent.futures import ThreadPoolExecutor, wait
 
 from torch.utils.data import get_worker_info
 
-from loaders.ahead import usable_processors
+from loaders.local_ranks import own_processors
 
 
 class DecodeThreads:
-    """One thread a processor, which all gathers of a dataset share; started when first needed.
+    """One thread a processor of this rank's, which all gathers share; started when first needed.
 
     The thread that asks decodes too, so gathers never wait for each other. Safe across fork: a
     child has threads of its own, and a worker process of a `DataLoader` none beside its own.
 
     Args:
-        most: Threads of a gather, at most; None for as many as there are processors.
+        most: Threads of a gather, at most; None for this rank's share of the machine's processors.
     """
 
     def __init__(self, most: int | None = None) -> None:
         self._most = most
-        self._pool: ThreadPoolExecutor | None = None
-        self._process = 0
+        self._pools: dict[
+            int, ThreadPoolExecutor
+        ] = {}  # by process: a parent's has no threads here
 
     def run(self, count: int, work: Callable[[int], None]) -> None:
         """Call `work` with 0..count-1, each number once, in any order; return when all are done.
@@ -45,8 +46,11 @@ class DecodeThreads:
                     todo.clear()
                     raise
 
-        helpers = min(count, self._most or usable_processors()) - 1
-        if helpers < 1 or get_worker_info() is not None:
+        if get_worker_info() is not None:
+            take()
+            return
+        helpers = min(count, self._most or own_processors()) - 1
+        if helpers < 1:
             take()
             return
         pool = self._open_pool()
@@ -63,8 +67,10 @@ class DecodeThreads:
             begun.pop(0).result()
 
     def _open_pool(self) -> ThreadPoolExecutor:
-        if self._pool is None or self._process != os.getpid():
-            threads = max(1, (self._most or usable_processors()) - 1)
-            self._process = os.getpid()
-            self._pool = ThreadPoolExecutor(threads, thread_name_prefix="prep-decode")
-        return self._pool
+        process = os.getpid()
+        found = self._pools.get(process)
+        if found is None:
+            threads = max(1, (self._most or own_processors()) - 1)
+            made = ThreadPoolExecutor(threads, thread_name_prefix="prep-decode")
+            found = self._pools.setdefault(process, made)  # another thread may have been faster
+        return found

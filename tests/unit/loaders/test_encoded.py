@@ -11,6 +11,7 @@ import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,15 @@ from google_crc32c import value as crc32c
 from numpy.typing import NDArray
 from torch.utils.data import DataLoader
 
-from loaders import FormatError, Loader, Mix, SelectionError, Weighted, open_dataset
+from loaders import (
+    FormatError,
+    Loader,
+    Mix,
+    SelectionError,
+    Weighted,
+    decode_threads,
+    open_dataset,
+)
 from loaders.decode_threads import DecodeThreads
 from loaders.format.codecs import encode_sample
 from loaders.format.encoding import Encoding
@@ -263,7 +272,8 @@ def test_the_estimate_says_what_is_stored_and_what_rows_take(prepare: Callable[.
     for name in ENCODED:
         ds = open_dataset(prepare(name))
         estimate = estimate_residency(ds)
-        assert estimate.stored_nbytes == sum(array.nbytes for array in ds.maps())
+        maps = chain.from_iterable(ds.all_stretches())
+        assert estimate.stored_nbytes == sum(array.nbytes for array in maps)
         assert estimate.row_nbytes is not None
         channels = 1 if "grey" in name else 3
         assert estimate.row_nbytes >= COUNT * 32 * 32 * channels
@@ -379,7 +389,8 @@ def test_what_is_announced_is_where_samples_lie(name: str, prepare: Callable[...
     all_of_it = sum(part.nbytes for part in ds.stretches(np.arange(COUNT)))
     assert all_of_it > sum(part.nbytes for part in ds.stretches(np.array([2])))
     encoded = ds._columns.slices("image_32", np.arange(COUNT))
-    announced = [part.reshape(-1).view(np.uint8) for part in ds.stretches(np.arange(COUNT))]
+    parts = chain.from_iterable(ds.stretches(np.arange(COUNT)))
+    announced = [part.reshape(-1).view(np.uint8) for part in parts]
     for piece in encoded:
         assert any(piece.tobytes() in part.tobytes() for part in announced)
 
@@ -527,3 +538,27 @@ def test_a_sample_has_the_same_bytes_from_any_thread(
         expected = thread.submit(encode_sample, encoding, sample).result()
     for _ in range(5):
         assert encode_sample(encoding, sample) == expected
+
+
+def test_no_thread_of_a_forked_child_is_given_the_pool_of_the_parent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    threads = DecodeThreads(2)
+    threads.run(4, lambda _: None)
+    parents = threads._open_pool()
+    monkeypatch.setattr(os, "getpid", lambda: -1)  # in a child, threads are as they were
+    given: list[ThreadPoolExecutor] = []
+
+    class Pool(ThreadPoolExecutor):
+        """Another thread asks while one makes the child's own."""
+
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            monkeypatch.setattr(decode_threads, "ThreadPoolExecutor", ThreadPoolExecutor)
+            given.append(threads._open_pool())
+            super().__init__(*arguments, **options)
+
+    monkeypatch.setattr(decode_threads, "ThreadPoolExecutor", Pool)
+    given.append(threads._open_pool())
+    assert len(given) == 2
+    assert parents not in given
+    assert threads._open_pool() in given
