@@ -109,7 +109,8 @@ def _count_near(numbers: NDArray[Any], low: int, near: NDArray[np.int64]) -> NDA
         near[: highest + 1] += np.bincount(np.subtract(numbers, low, dtype=np.int64))
         return np.empty(0, np.int64)
     beyond = low + len(near)
-    if numbers.dtype.kind == "i" and beyond <= np.iinfo(numbers.dtype).max:
+    limits = np.iinfo(numbers.dtype)
+    if limits.min <= beyond <= limits.max:
         # Where neither a sum nor a distance of the near ones can be too large.
         places = np.subtract(np.minimum(numbers, beyond), low, dtype=np.int64)
         near += np.bincount(places, minlength=len(near) + 1)[:-1]

@@ -23,6 +23,8 @@ LARGEST = (1 << 63) - 1
         [np.array([0, (1 << 16) - 1, 1 << 16, 1 << 16, (1 << 16) + 1], np.int32)],
         [np.array([0, 1 << 16, (1 << 17) + 8]), np.array([1 << 40, 1 << 17])],
         [np.array([(1 << 31) - 1, (1 << 31) - 2], np.int32)],
+        [np.array([-LARGEST - 1]), np.array([-5, 1], np.int16), np.array([5], np.uint8)],
+        [np.array([0, 1 << 20, (1 << 16) - 1, 1 << 16], np.uint32), np.array([5], np.int8)],
         [np.empty(0, np.int64), np.array([0], np.int16), np.empty(0, np.int8)],
     ],
 )
