@@ -33,8 +33,7 @@ def difference(plan: Plan, manifest: Manifest) -> str | None:
     input_ = "holds a dataset made from other input"
     there = asked_for(plan.out, manifest)
     runs = there.runs
-    other_recipe = manifest.recipe_hash != plan.recipe_hash
-    if other_recipe and (named := other_options(plan, there)):
+    if named := other_options(plan, there):
         return f"{options}: {named}"
     if runs is not None:
         found = compare_items(plan.listing, runs)
@@ -42,7 +41,7 @@ def difference(plan: Plan, manifest: Manifest) -> str | None:
             return f"{input_}: {found.gone_or_other}"
         if found.new:
             return f"{input_}: {found.new_names} (--append adds what is new)"
-    if other_recipe:
+    if manifest.recipe_hash != plan.recipe_hash:
         named = other_fields(plan, manifest)
         return f"{options}: {named}" if named else options
     if manifest.source_hash != plan.listing.fingerprint():
