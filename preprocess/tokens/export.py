@@ -47,7 +47,8 @@ def export_tokens(path: Path | str, folder: Path | str, target: Target) -> dict[
     root, out = Path(path), Path(folder)
     manifest = read_manifest(root)
     if manifest.kind != "tokens" or manifest.recipe.get("layout") != "stream":
-        what = f"{manifest.kind}, layout {manifest.recipe.get('layout')}"
+        layout = manifest.recipe.get("layout")
+        what = f"tokens, layout {layout}" if manifest.kind == "tokens" else f"kind {manifest.kind!r}"
         raise SourceError(
             f"{root}: holds {what}; only tokens in layout stream are documents that another "
             "trainer can take: prepare them with --layout stream"
