@@ -11,13 +11,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from loaders.errors import SelectionError
-from loaders.format.fields import MAX_COUNT, FieldSpec
-from loaders.format.strict import Place
+from loaders.format.fields import FieldSpec
+from loaders.format.recorded_buckets import Shape
 from loaders.pictures import BOTTOM, COUNTS, RIGHT, RaggedPart
 from loaders.split_columns import SplitColumns
-
-Shape = tuple[int, int]
-"""Width and height in pixels, as sizes are named."""
 
 
 class Buckets:
@@ -203,25 +200,3 @@ class BucketPictures:
             high, wide = (torch.arange(n, device=pictures.device) for n in pictures.shape[1:3])
             found[f"{self.name}_valid"] = (high[:, None] < sizes[:, 0]) & (wide < sizes[:, 1])
         return found
-
-
-def recorded_shapes(recipe: Mapping[str, Any], size: str, where: str) -> tuple[Shape, ...] | None:
-    """Return the shapes of the buckets of a stored size; None where it has none.
-
-    Args:
-        recipe: As the manifest has it.
-        size: Its name.
-        where: Names the dataset in errors.
-
-    Raises:
-        FormatError: They are no list of different pairs.
-    """
-    if recipe.get("fit") != "bucket":
-        return None
-    place = Place(f"{where}: recipe.buckets")
-    listed = place.partial_mapping(recipe.get("buckets"), None).get(size)
-    at = place.at(size)
-    pairs = [at.integers(pair, low=1, high=MAX_COUNT) for pair in at.sequence(listed)]
-    sound = bool(pairs) and all(len(pair) == 2 for pair in pairs) and len({*pairs}) == len(pairs)
-    at.expect(sound and len(pairs) <= 1 << 16, listed, "different pairs of width and height")
-    return tuple((width, height) for width, height in pairs)

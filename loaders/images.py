@@ -8,10 +8,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from loaders.buckets import BucketPictures, Buckets, recorded_shapes
+from loaders.buckets import BucketPictures, Buckets
 from loaders.errors import FormatError, SelectionError
 from loaders.format.encoding import MAX_SIDE
 from loaders.format.fields import FieldSpec
+from loaders.format.recorded_buckets import recorded_shapes
 from loaders.format.split_spec import SplitSpec
 from loaders.format.strict import Place
 from loaders.pictures import RaggedField

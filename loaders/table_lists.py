@@ -15,6 +15,7 @@ from loaders.format.ragged import filled_up
 from loaders.format.spec import Manifest
 from loaders.format.table_schema import ColumnSpec, TableSchema
 from loaders.split_columns import SplitColumns
+from loaders.stretches import Stretches
 from loaders.table_views import Codes, Entry, item_entry
 from loaders.views import Part, Take, fresh
 
@@ -90,16 +91,7 @@ class TableLists:
     def _names(self) -> tuple[str, ...]:
         return tuple(entry.field.name for entry in self.entries)
 
-    @property
-    def stored_nbytes(self) -> int:
-        """Bytes of their files."""
-        return self.columns.stored_nbytes(self._names)
-
-    def maps(self) -> Iterator[NDArray[Any]]:
-        """Open these."""
-        return self.columns.maps(self._names)
-
-    def stretches(self, indices: NDArray[np.int64]) -> Iterator[NDArray[Any]]:
+    def stretches(self, indices: NDArray[np.int64] | None) -> Iterator[Stretches]:
         """Yield the parts of maps in which they lie, of ascending stored indices [B]."""
         return self.columns.stretches(self._names, indices)
 

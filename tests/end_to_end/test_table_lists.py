@@ -459,7 +459,7 @@ def test_lists_are_selected_and_announced_with_their_rows(tmp_path: Path) -> Non
     ds = open_table(tmp_path / "out")
     chosen = [7, 3, 100, 3]
     check_rows(ds.select(chosen), [rows[index] for index in chosen])
-    announced = b"".join(part.tobytes() for part in ds.stretches(np.array([5])))
+    announced = b"".join(part.tobytes() for (part,) in ds.stretches(np.array([5])))
     for part in ds._lists.parts():
         (values,) = part.columns.slices(part.name, np.array([5]))
         assert values.tobytes() in announced

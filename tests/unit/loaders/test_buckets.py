@@ -25,8 +25,8 @@ from loaders import (
     Weighted,
     open_dataset,
 )
-from loaders.buckets import recorded_shapes
 from loaders.format.files import crc32c_digits, to_json
+from loaders.format.recorded_buckets import recorded_shapes
 from preprocess import ImageOptions, RunOptions, images_to_shards
 from preprocess.images.buckets import bucket_shapes, nearest_bucket
 from preprocess.images.resize import fit_sizes
