@@ -37,7 +37,7 @@ def difference(plan: Plan, manifest: Manifest) -> str | None:
     if runs is not None:
         found = compare_items(plan.listing, runs)
         if found.gone_or_other:
-            return f"{input_}: {found.gone_or_other}"
+            return f"{input_}: {found.names}"
         if found.new:
             return f"{input_}: {found.new_names} (--append adds what is new)"
     if manifest.recipe_hash != plan.recipe_hash:
@@ -63,8 +63,8 @@ def difference_begun(plan: Plan) -> str:
     if there.runs is None:
         return "with other input, or of another version of prep"
     found = compare_items(plan.listing, there.runs)
-    if found.gone_or_other or found.new:
-        return f"of other input: {found.gone_or_other or found.new_names}"
+    if found.names:
+        return f"of other input: {found.names}"
     if found.written:
         return f"whose input files were changed since it began: {found.written}"
     return "of another version of prep"
@@ -170,6 +170,11 @@ class ItemDifferences:
     gone_or_other: str
     written: str
     new: Mapping[str, Sequence[Item]]
+
+    @property
+    def names(self) -> str:
+        """Names some that are gone or others now, and some that are new; "" for none."""
+        return ", ".join(part for part in (self.gone_or_other, self.new_names) if part)
 
     @property
     def new_names(self) -> str:

@@ -47,7 +47,7 @@ def export_tokens(path: Path | str, folder: Path | str, target: Target) -> dict[
     root, out = Path(path), Path(folder)
     manifest = read_manifest(root)
     if manifest.kind != "tokens" or manifest.recipe.get("layout") != "stream":
-        what = f"kind {manifest.kind!r}"
+        what = manifest.kind
         if manifest.kind == "tokens":
             what = f"tokens, layout {manifest.recipe.get('layout')}"
         raise SourceError(
