@@ -73,9 +73,11 @@ class Loading:
     def _told(self, process: Process) -> Given:
         told = answer(process)
         if told is None:
+            code = process.returncode
+            cause = "memory may have run out" if code < 0 else "what it wrote stands above"
             raise SourceError(
                 f"{self.source.path}: the process that loads it by transformers ended with code "
-                f"{process.returncode}, most often because memory ran out; give the command again"
+                f"{code} ({cause}); give the command again"
             )
         if "error" in told:
             raise SourceError(told["error"])
