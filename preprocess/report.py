@@ -4,6 +4,7 @@ import platform
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
@@ -134,13 +135,17 @@ class Report:
 def tool_versions() -> dict[str, str]:
     """Return the versions of what takes part in preparing."""
     found = {"python": platform.python_version(), "platform": platform.platform()}
-    for name in (*_TOOLS, *_TEXT_TOOLS, *_EXTRAS):
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            if name not in _EXTRAS:
-                found[name] = "not installed as a package"
-    return found
+    versions = {name: _version(name) for name in (*_TOOLS, *_TEXT_TOOLS, *_EXTRAS)}
+    return found | {name: known for name, known in versions.items() if known is not None}
+
+
+@cache  # looked up in the folders of all packages, and what a process has loaded stays as it is
+def _version(name: str) -> str | None:
+    """Return the version of a package; None for an extra that is not there."""
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None if name in _EXTRAS else "not installed as a package"
 
 
 def human_nbytes(count: int) -> str:
@@ -159,7 +164,11 @@ def read_aside(path: Path) -> Mapping[str, Any]:
     Then the defaults are tried: the manifest's hash says whether they were used.
     """
     try:
-        aside = read_json(path)["aside"]
-        return {n: aside[n] for n, kind in _ASIDE.items() if isinstance(aside.get(n), kind)}
+        return known_aside(read_json(path)["aside"])
     except (MissingShardError, FormatError, KeyError, TypeError, AttributeError):
         return {}
+
+
+def known_aside(aside: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what is known, and as it should be, of what was told beside a manifest."""
+    return {n: aside[n] for n, kind in _ASIDE.items() if isinstance(aside.get(n), kind)}

@@ -1,5 +1,6 @@
 """Datasets that several test files read; each is made once, by the product itself."""
 
+import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -9,11 +10,16 @@ from hypothesis import HealthCheck, settings
 
 from preprocess import ImageOptions, RunOptions, images_to_shards
 from tests.small_datasets import Made, prepare, write_source
+from tests.sync import skip_sync
 from tests.synthetic import write_image_tree
 
 # A shell starts background jobs with SIGINT ignored, and programs that they start inherit that;
 # tests that interrupt what they start need it as at a prompt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Small runs wait for the disk as long as they work. Programs that tests start as processes of
+# their own do wait for it.
+os.fsync = skip_sync
 
 # How long an example takes says what else the machine does.
 settings.register_profile("prep", deadline=None, suppress_health_check=[HealthCheck.too_slow])

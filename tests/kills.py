@@ -26,9 +26,10 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 
-from tests.crash.bomb import difference, in_child, skip_sync
+from tests.crash.bomb import difference, in_child
 from tests.recipes import read_tree
 from tests.small_datasets import KINDS, prepare, write_source
+from tests.sync import skip_sync
 
 CONTAINERS = ("tensor", "zarr")
 WORKERS = (1, 2, 3)

@@ -28,6 +28,7 @@ from preprocess.task import read_receipt
 
 if TYPE_CHECKING:
     from preprocess.check import CheckReport
+    from preprocess.images.bucket_preview import BucketPreview
     from preprocess.images.compare import Measured
 
 
@@ -162,13 +163,28 @@ def describe_plan(plan: Plan, *, overwrite: bool) -> dict[str, Any]:
 
 
 def print_plan(
-    plan: Plan, storage: "Sequence[Measured] | None" = None, *, overwrite: bool, as_json: bool
+    plan: Plan,
+    storage: "Sequence[Measured] | None" = None,
+    buckets: "Sequence[BucketPreview] | None" = None,
+    *,
+    overwrite: bool,
+    as_json: bool,
 ) -> None:
-    """Print what a run would write, and what other ways to store it would take."""
+    """Print what a run would write, to which buckets, and what other ways to store it would take.
+
+    Args:
+        plan: What it would do.
+        storage: Ways to store it, as measured.
+        buckets: The buckets that photos go to.
+        overwrite: Whether what is there is removed first.
+        as_json: Print JSON.
+    """
     described = describe_plan(plan, overwrite=overwrite)
     if as_json:
         if storage is not None:
             described["storage"] = [way.to_json() for way in storage]
+        for one in buckets or ():
+            described.setdefault("buckets", {}).setdefault(one.split, {})[one.size] = one.to_json()
         print_json(described)
         return
     lines = []
@@ -185,6 +201,10 @@ def print_plan(
     if left != nbytes:
         lines.append(f"of these, still to do: {human_nbytes(left)} ({left:,} bytes)")
     lines.append(f"free there: {human_nbytes(described['nbytes_free'])}")
+    if buckets is not None:
+        from preprocess.images.bucket_preview import preview_lines
+
+        lines += preview_lines(buckets)
     if storage is not None:
         from preprocess.images.compare import storage_lines
 

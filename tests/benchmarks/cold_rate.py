@@ -32,7 +32,7 @@ def forget(dataset: Path) -> None:
         if file.is_file():
             descriptor = os.open(file, os.O_RDONLY)
             try:
-                os.fsync(descriptor)
+                os.fdatasync(descriptor)
                 os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
             finally:
                 os.close(descriptor)

@@ -22,14 +22,11 @@ from typing import Any
 from preprocess.plan import RunOptions
 from preprocess.run import run
 from tests.recipes import STORED, DigestRecipe, plan_digests, read_tree, row_nbytes
+from tests.sync import skip_sync
 
 CALLS = ("fsync", "replace", "mkdir", "unlink", "rmdir")
 KILLED = 70
 MISSED = 71
-
-
-def skip_sync(fd: object) -> None:
-    """Stand in for os.fsync."""
 
 
 def arm(fatal: int) -> None:

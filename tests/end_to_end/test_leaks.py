@@ -2,6 +2,7 @@
 
 import gc
 import os
+import re
 import resource
 import shutil
 import threading
@@ -24,7 +25,7 @@ def held() -> tuple[int, int, list[str]]:
     """Return the process's descriptors, threads, and shared memory of its own."""
     gc.collect()
     shared = sorted(os.listdir("/dev/shm")) if Path("/dev/shm").is_dir() else []
-    mine = [name for name in shared if str(os.getpid()) in name]
+    mine = [name for name in shared if str(os.getpid()) in re.split(r"[\W_]+", name)]
     return len(os.listdir("/proc/self/fd")), threading.active_count(), mine
 
 
