@@ -105,6 +105,7 @@ def test_other_options_are_refused_with_both_values(grown: Path) -> None:
     }.items():
         assert_refused(prepare(grown, "--append", *words), grown, before, said, "--overwrite")
     assert_refused(prepare(grown, "--grayscale"), grown, before, "--grayscale is not given there")
+    assert_refused(prepare(grown, "--limit", "1"), grown, before, "--limit is not set there, 1")
 
 
 def test_files_that_are_gone_or_were_changed_are_refused_by_name(grown: Path) -> None:
