@@ -111,7 +111,7 @@ def test_texts_arrive_to_the_letter(
         ("columns.csv", b"a,b\n1,2\n", "no column 'text'; the columns are 'a', 'b'"),
         ("empty.gz", b"", "truncated: an empty file"),
         ("cut.jsonl.gz", gzip.compress(b"\n".join(LINES) * 50, mtime=0)[:-9], "truncated"),
-        ("tail.jsonl.gz", gzip.compress(LINES[0], mtime=0) + b"GARBAGE", "followed by something else"),
+        ("tail.jsonl.gz", gzip.compress(LINES[0], mtime=0) + b"GARBAGE", "followed by something"),
         ("cut.parquet", b"PAR1 and no more", "cut.parquet: "),
     ],
 )  # fmt: skip
