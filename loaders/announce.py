@@ -4,10 +4,10 @@ import ctypes
 import mmap
 import sys
 from collections import deque
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Final, Protocol, TypeVar, cast, runtime_checkable
 
 import numpy as np
@@ -46,8 +46,8 @@ Block = TypeVar("Block")
 class Stretched(Protocol):
     """A dataset that says in which parts of its maps samples lie."""
 
-    def stretches(self, indices: NDArray[np.int64]) -> Iterator[NDArray[Any]]:
-        """Yield them for some samples, ascending, without repeats."""
+    def stretches(self, indices: NDArray[np.int64]) -> Iterator[Iterable[NDArray[Any]]]:
+        """Yield them, file by file, for some samples, ascending, without repeats."""
         ...
 
 
@@ -105,10 +105,10 @@ class Announcer:
         """Announce samples; return whether the kernel had to read any."""
         before = resource.getrusage(resource.RUSAGE_THREAD).ru_inblock
         try:
-            for stretch in self._dataset.stretches(np.unique(indices)):
+            for part in chain.from_iterable(self._dataset.stretches(np.unique(indices))):
                 if self._closed:
                     break
-                will_need(stretch)
+                will_need(part)
         except ShardsError:
             # The gather of these samples meets it too, and says so in its turn.
             return False

@@ -76,11 +76,12 @@ class Loader:
         window: Samples that "block" shuffles together: 64 blocks. By default 1 GiB of them, at most
             1,048,576; the page cache holds twice as much.
         residency: Where samples lie while batches are made; batches are the same. "disk": mapped
-            files. "ram": these, read whole before the first batch and kept in RAM, once for all
-            ranks of a machine, as far as there is room. "pinned": page-locked RAM of this process,
-            which the device reads by itself: no processor's work. "device": memory of the device;
-            on the CPU one array in RAM. "auto": the fastest of them that leaves enough room; a
-            line on stderr says which. `estimate_residency` tells it beforehand.
+            files. "ram": these, of a selection where its samples lie, read before the first batch
+            and kept in RAM, once for all ranks of a machine, as far as there is room. "pinned":
+            page-locked RAM of this process, which the device reads by itself: no processor's work.
+            "device": memory of the device; on the CPU one array in RAM. "auto": the fastest of them
+            that leaves enough room; a line on stderr says which. `estimate_residency` tells it
+            beforehand.
         normalize: Batches have "image" normalized, made where they arrive and beside the model's
             work: `Normalize.for_dataset(dataset, dtype=torch.bfloat16)`.
         augment: Batches have "image" cut and flipped at random by seed, epoch and place in it,

@@ -10,9 +10,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from loaders.buckets import BucketPictures, Buckets, Shape
+from loaders.buckets import BucketPictures, Buckets
 from loaders.errors import FormatError, SelectionError
 from loaders.format.promised import expect_sizes
+from loaders.format.recorded_buckets import Shape
 from loaders.format.spec import (
     Manifest,
     read_manifest,
@@ -22,6 +23,7 @@ from loaders.images import Shown, Size, image_views
 from loaders.samples import CLASS, Batch, SampleDataset
 from loaders.selection import pick
 from loaders.split_columns import SplitColumns
+from loaders.stretches import Stretches
 from loaders.views import Part, Take, View, fresh
 
 _VIEWS: Final[Mapping[str, Callable[..., tuple[Shown, ...]]]] = {"images": image_views}
@@ -233,18 +235,9 @@ class ShardDataset(SampleDataset):
             else:
                 shown.gather_into(indices, buffers)
 
-    def stretches(self, indices: NDArray[np.int64]) -> Iterator[NDArray[Any]]:
+    def stretches(self, indices: NDArray[np.int64] | None) -> Iterator[Stretches]:
         """Yield the parts of maps that a gather of ascending stored indices [B] reads."""
         return self._columns.stretches(self._fields, indices)
-
-    @property
-    def stored_nbytes(self) -> int:
-        """Bytes of the fields that samples show, those of other sizes left out."""
-        return self._columns.stored_nbytes(self._fields)
-
-    def maps(self) -> Iterator[NDArray[Any]]:
-        """Open the files of these fields, read-only."""
-        return self._columns.maps(self._fields)
 
     @property
     def made_nbytes(self) -> int:

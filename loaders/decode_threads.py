@@ -7,17 +7,17 @@ from concurrent.futures import ThreadPoolExecutor, wait
 
 from torch.utils.data import get_worker_info
 
-from loaders.ahead import usable_processors
+from loaders.local_ranks import own_processors
 
 
 class DecodeThreads:
-    """One thread a processor, which all gathers of a dataset share; started when first needed.
+    """One thread a processor of this rank's, which all gathers share; started when first needed.
 
     The thread that asks decodes too, so gathers never wait for each other. Safe across fork: a
     child has threads of its own, and a worker process of a `DataLoader` none beside its own.
 
     Args:
-        most: Threads of a gather, at most; None for as many as there are processors.
+        most: Threads of a gather, at most; None for this rank's share of the machine's processors.
     """
 
     def __init__(self, most: int | None = None) -> None:
@@ -45,8 +45,11 @@ class DecodeThreads:
                     todo.clear()
                     raise
 
-        helpers = min(count, self._most or usable_processors()) - 1
-        if helpers < 1 or get_worker_info() is not None:
+        if get_worker_info() is not None:
+            take()
+            return
+        helpers = min(count, self._most or own_processors()) - 1
+        if helpers < 1:
             take()
             return
         pool = self._open_pool()
@@ -64,7 +67,7 @@ class DecodeThreads:
 
     def _open_pool(self) -> ThreadPoolExecutor:
         if self._pool is None or self._process != os.getpid():
-            threads = max(1, (self._most or usable_processors()) - 1)
+            threads = max(1, (self._most or own_processors()) - 1)
             self._process = os.getpid()
             self._pool = ThreadPoolExecutor(threads, thread_name_prefix="prep-decode")
         return self._pool

@@ -5,15 +5,17 @@ from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Any, Final, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from loaders.ahead import AHEAD, THREADED_FROM, BufferPool, run_ahead, usable_processors
+from loaders.ahead import AHEAD, THREADED_FROM, BufferPool, run_ahead
 from loaders.device import PinnedRing, Slot, side_stream
 from loaders.finish import Finish
+from loaders.local_ranks import own_processors
 from loaders.page_cache import keep_in_ram
 from loaders.progress import Progress
 from loaders.residency import Place, estimate_residency
@@ -65,7 +67,7 @@ def open_feed(
         SelectionError: Memory does not suffice any more.
         FormatError: A shard is not what the manifest promises.
     """
-    ranks, resident = 1, None
+    resident = None
     if residency != "disk":
         # For this rank alone: others may have their copies already. `Loader` asked for all.
         estimate = estimate_residency(dataset, device=device)
@@ -73,15 +75,13 @@ def open_feed(
         total = estimate.stored_nbytes if residency == "ram" else estimate.row_nbytes
         with Progress(dataset, total or 0, quiet=share.rank > 0) as progress:
             if residency == "ram":
-                maps = mapped(dataset).maps()
-                progress.kept(keep_in_ram(maps, estimate.ram_budget, progress.read))
+                parts = chain.from_iterable(mapped(dataset).all_stretches())
+                progress.kept(keep_in_ram(parts, estimate.ram_budget, progress.read))
             else:
                 resident = Resident(dataset, residency, device, progress.read)
     if resident is None and device.type == "cpu":
         return HostFeed(dataset, share.batch_size, finish)
-    if device.type == "cuda":
-        ranks = min(share.world_size, torch.cuda.device_count())
-    return DeviceFeed(dataset, device, finish, resident, ranks)
+    return DeviceFeed(dataset, device, finish, resident, own_processors(share.world_size))
 
 
 class HostFeed:
@@ -134,7 +134,7 @@ class DeviceFeed:
         finish: What becomes of images.
         resident: All samples, in memory that the device reads: only indices travel. None: the rows
             of each batch are gathered here.
-        ranks: Processes that share this machine's processors.
+        processors: Of this machine, those that are this rank's.
     """
 
     def __init__(
@@ -143,7 +143,7 @@ class DeviceFeed:
         device: torch.device,
         finish: Finish,
         resident: Resident | None,
-        ranks: int,
+        processors: int,
     ) -> None:
         self._dataset = dataset
         self._device = device
@@ -151,7 +151,7 @@ class DeviceFeed:
         self._resident = resident
         self._travels = [p for p in dataset.views if p.on_device and resident is None]
         self._stays = [p for p in dataset.views if not p.on_device and resident is None]
-        self._threads = max(1, min(_MOST_THREADS, usable_processors() // ranks))
+        self._threads = min(_MOST_THREADS, processors)
         self._stream = side_stream(device)
 
     def run(self, wanted: Iterator[Wanted], epoch: int) -> Generator[dict[str, Any], None, None]:

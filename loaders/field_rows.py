@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from loaders.format.spec import Manifest
 from loaders.stored_column import stored_column
-from loaders.stretches import split_by_shard, stretches
+from loaders.stretches import Stretches, split_by_shard
 
 _BUCKETS: Final = 4096
 """Ranges of indices whose first shard is known; 32 KiB of them stay in the cache."""
@@ -103,10 +103,13 @@ class FieldRows:
         found = [np.ascontiguousarray(m[:, place]).view(little)[:, 0] for m in self.maps()]
         return np.concatenate([np.empty(0, little), *found])
 
-    def stretches(self, indices: NDArray[np.int64]) -> Iterator[NDArray[Any]]:
-        """Yield the parts of maps in which some rows, ascending, lie."""
+    def stretches(self, indices: NDArray[np.int64] | None) -> Iterator[Stretches]:
+        """Yield where rows lie: some, ascending; None for all."""
+        if indices is None:
+            yield from self._column.all_stretches()
+            return
         for shard, rows in split_by_shard(indices, self._ends):
-            yield from stretches(self._as_bytes(self._column.map(shard)), rows, rows + 1)
+            yield self._column.stretches(shard, rows, rows + 1)
 
     def _as_bytes(self, rows: NDArray[Any]) -> NDArray[np.uint8]:
         """Return rows as [count, row_nbytes]."""

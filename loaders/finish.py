@@ -140,7 +140,8 @@ class Finish:
 
 def _refuse_paired(dataset: Gatherable) -> None:
     """Refuse to cut images whose masks and boxes would stay as they are."""
-    found = [part.name for part in dataset.views if part.name in _PAIRED]
+    paired = (part.shown_as for part in dataset.views if part.name in _PAIRED)
+    found = [*dict.fromkeys(paired)]
     if found:
         raise SelectionError(
             f"{dataset.path}: augment cuts {IMAGE!r} alone, and samples have {', '.join(found)} "
@@ -167,5 +168,5 @@ def _image_part(dataset: Gatherable, option: str) -> Part:
         return part
     raise SelectionError(
         f"{dataset.path}: {option}: samples have no {IMAGE!r}, only "
-        f"{', '.join(repr(part.name) for part in dataset.views)}: leave {option} out"
+        f"{', '.join(repr(part.shown_as) for part in dataset.views)}: leave {option} out"
     )

@@ -8,10 +8,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from loaders.buckets import BucketPictures, Buckets, recorded_shapes
+from loaders.buckets import BucketPictures, Buckets
 from loaders.errors import FormatError, SelectionError
 from loaders.format.encoding import MAX_SIDE
 from loaders.format.fields import FieldSpec
+from loaders.format.recorded_buckets import recorded_shapes
 from loaders.format.split_spec import SplitSpec
 from loaders.format.strict import Place
 from loaders.pictures import RaggedField
@@ -63,9 +64,8 @@ def image_views(
     name = _stored_size(split, size, where)
     shapes = recorded_shapes(recipe, name, where)
     differing = {field.role for field in split.fields if field.ragged}
-    if padded and not (differing if shapes is None else differing - _PIXELS):
-        of = "" if shapes is None else " of a batch"
-        raise SelectionError(f"{where}: padded=True: all samples{of} have one size, leave it out")
+    if padded and not differing:
+        raise SelectionError(f"{where}: padded=True: all samples have one size, leave it out")
     buckets = None
     if shapes is not None:
         buckets = Buckets(columns, f"transform_{name}", shapes, where)
@@ -84,9 +84,12 @@ def image_views(
                 f"{where}: field {field.name!r} of pictures of any size has no {transform!r}, "
                 'which says how large they are; run "prep check" or prepare it again'
             )
+        fill = _fill(field, recipe.get("mask_padding", 0), where)
         if transform is not None and buckets is not None:
             _expect_sides(field, buckets, where)
-            views.append(BucketPictures(name=entry, field=field, buckets=buckets))
+            views.append(
+                BucketPictures(name=entry, field=field, buckets=buckets, padded=padded, fill=fill)
+            )
             continue
         views.append(
             RaggedField(
@@ -95,7 +98,7 @@ def image_views(
                 columns=columns,
                 transform=transform,
                 padded=padded,
-                fill=_fill(field, recipe.get("mask_padding", 0), where),
+                fill=fill,
             )
         )
     return tuple(views)

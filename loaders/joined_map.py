@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loaders.errors import ShardsError
-from loaders.format.files import Place
+from loaders.format.maps import Place
 
 _NO_ACCESS: Final = 0
 _MAP_FIXED: Final = 0x10

@@ -4,7 +4,7 @@ import hashlib
 import json
 import math
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from loaders.proportion import DRAWS, Proportion
 from loaders.sampling import MOST, derived_seed
 from loaders.selection import Chosen, stored_indices, taken_once
 from loaders.state import fingerprint_of, tokens_each
+from loaders.stretches import Stretches
 from loaders.views import Gatherable, Part, Take, fresh, mapped, span
 from loaders.weighted import Weighted
 
@@ -192,7 +193,7 @@ class Mix:
             found.append((s, rows, indices[rows] - self._starts[s]))
         return found
 
-    def stretches(self, indices: NDArray[np.int64]) -> Iterator[NDArray[Any]]:
+    def stretches(self, indices: NDArray[np.int64]) -> Iterator[Iterable[NDArray[Any]]]:
         """Yield the parts of maps that a gather of ascending indices [B] reads, where known."""
         for s, _, local in self.split_up(indices):
             dataset = self.sources[s]
@@ -229,15 +230,10 @@ class Mix:
     def _flat(self) -> list[MixedPart]:
         return [p for p in self.views if isinstance(p, MixedPart) and p.lengths is not None]
 
-    @property
-    def stored_nbytes(self) -> int:
-        """Bytes of the files of all sources."""
-        return sum(mapped(dataset).stored_nbytes for dataset in self.sources)
-
-    def maps(self) -> Iterator[NDArray[Any]]:
-        """Open all files of all sources."""
+    def all_stretches(self) -> Iterator[Stretches]:
+        """Yield the parts of maps that batches read of each source."""
         for dataset in self.sources:
-            yield from mapped(dataset).maps()
+            yield from mapped(dataset).all_stretches()
 
     @property
     def made_nbytes(self) -> int:

@@ -44,6 +44,11 @@ class MixedPart:
         return self.parts[0].name
 
     @property
+    def shown_as(self) -> str:
+        """What a batch calls it."""
+        return self.parts[0].shown_as
+
+    @property
     def on_device(self) -> bool:
         """Whether it travels to the device of a batch, or stays in host memory."""
         return self.parts[0].on_device

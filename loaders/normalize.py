@@ -76,13 +76,16 @@ class Normalize(ExactModule):
     def for_dataset(cls, dataset: HasStatistics, *, dtype: torch.dtype | None = None) -> Self:
         """Take the statistics from a dataset.
 
+        A channel that never varies, as alpha of photos that are all opaque, is divided by 1: it
+        becomes 0, and stays in its range where other pictures vary in it.
+
         Args:
             dataset: Anything with `mean` and `std`, one number a channel in the 0..1 scale.
             dtype: As in the constructor.
 
         Raises:
             SelectionError: The dataset has no image statistics.
-            NormalizeError: Its statistics cannot normalize (a channel without variation, say).
+            NormalizeError: Its statistics cannot normalize: no channel varies.
         """
         mean, std = dataset.mean, dataset.std
         if mean is None or std is None:
@@ -90,6 +93,9 @@ class Normalize(ExactModule):
                 f"{type(dataset).__name__} has no image statistics (mean and std are None); "
                 "open the image field, or pass numbers to Normalize(mean, std)"
             )
+        constant = [0 <= s < _SMALLEST_STD for s in std]
+        if not all(constant):  # else the constructor says so
+            std = [1.0 if same else s for s, same in zip(std, constant, strict=True)]
         return cls(mean, std, dtype=dtype)
 
     @property

@@ -11,18 +11,25 @@ epoch, and that they stay: `mlock` sees to that as far as the system lets the pr
 
 import ctypes
 import mmap
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-_CHUNK: Final = 1 << 26
-"""Bytes read between two looks at the clock: 64 MiB are sequential on any disk."""
+from loaders.announce import will_need
 
-_WILL_NEED: Final = 3
-"""MADV_WILLNEED on Linux and macOS."""
+_CHUNK: Final = 1 << 26
+"""Bytes announced at a time, and read between two looks at the clock: 64 MiB are sequential on any
+disk, and of rows that lie apart as many as keep it busy."""
+
+_PIECES: Final = 1 << 12
+"""Pieces announced at a time, at most."""
+
+_MOST_LOCKS: Final = 1 << 14
+"""Pieces that are locked. Each is a mapping of its own to the system, of which Linux gives a
+process 65,530: without any left it could open nothing more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,32 +45,59 @@ class Kept:
     locked: int
 
 
-def keep_in_ram(maps: Iterable[NDArray[Any]], budget: int, progress: Callable[[int], None]) -> Kept:
-    """Read mapped files into the page cache from start to end, and lock them there.
+def keep_in_ram(
+    parts: Iterable[NDArray[Any]], budget: int, progress: Callable[[int], None]
+) -> Kept:
+    """Read parts of mapped files into the page cache, in their order, and lock them there.
 
     Closing a map unlocks it.
 
     Args:
-        maps: Arrays over mapped files, C-contiguous.
+        parts: Arrays over mapped files, C-contiguous.
         budget: Bytes up to which they are read.
         progress: Told after each piece how many bytes were read by then.
     """
-    libc = ctypes.CDLL(None, use_errno=True)
-    read = locked = 0
+    lock = ctypes.CDLL(None, use_errno=True).mlock
+    lock.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
+    read = locked = locks = 0
     lockable = True
-    for array in maps:
-        data = array.reshape(-1).view(np.uint8)
-        for start in range(0, len(data), _CHUNK):
-            piece = data[start : start + min(_CHUNK, budget - read)]
-            if not len(piece):
-                return Kept(read, locked)
+    for pieces in _announced(_cut(parts, budget)):
+        for piece in pieces:
+            piece[:: mmap.PAGESIZE].max()  # touches every page
+            piece[-1:].max()  # one that the steps end before
             address = piece.ctypes.data
             first = address - address % mmap.PAGESIZE
-            span = ctypes.c_void_p(first), ctypes.c_size_t(address + len(piece) - first)
-            libc.madvise(*span, _WILL_NEED)
-            piece[:: mmap.PAGESIZE].max()  # touches every page
-            lockable = lockable and libc.mlock(*span) == 0
+            lockable = lockable and locks < _MOST_LOCKS
+            lockable = lockable and lock(first, address + len(piece) - first) == 0
+            locks += 1
             read += len(piece)
             locked += len(piece) if lockable else 0
             progress(read)
     return Kept(read, locked)
+
+
+def _cut(parts: Iterable[NDArray[Any]], budget: int) -> Iterator[NDArray[np.uint8]]:
+    """Yield parts in pieces, as bytes, up to a budget."""
+    left = budget
+    for part in parts:
+        data = part.reshape(-1).view(np.uint8)
+        for start in range(0, len(data), _CHUNK):
+            piece = data[start : start + min(_CHUNK, left)]
+            if not len(piece):
+                return
+            left -= len(piece)
+            yield piece
+
+
+def _announced(pieces: Iterable[NDArray[np.uint8]]) -> Iterator[list[NDArray[np.uint8]]]:
+    """Yield pieces some at a time, of which the kernel was told before any is touched."""
+    told: list[NDArray[np.uint8]] = []
+    nbytes = 0
+    for piece in pieces:
+        will_need(piece)
+        told.append(piece)
+        nbytes += len(piece)
+        if nbytes >= _CHUNK or len(told) >= _PIECES:
+            yield told
+            told, nbytes = [], 0
+    yield told

@@ -27,6 +27,7 @@ class RaggedPart:
 
     Attributes:
         name: Its key among the arrays.
+        shown_as: What a batch calls what it is of.
         on_device: Whether it travels to the device of a batch.
         shape_of: Indices -> shape.
         dtype: Of it.
@@ -35,6 +36,7 @@ class RaggedPart:
     """
 
     name: str
+    shown_as: str
     on_device: bool
     shape_of: Callable[[NDArray[np.int64]], tuple[int, ...]]
     dtype: np.dtype[Any]
@@ -70,6 +72,7 @@ class RaggedField:
         """Return the values, and the size of each sample."""
         values = RaggedPart(
             name=self.name,
+            shown_as=self.name,
             on_device=True,
             shape_of=self._values_shape,
             dtype=self.field.numpy_dtype,
@@ -77,6 +80,7 @@ class RaggedField:
         sides = 1 if self.transform is None else 2
         counts = RaggedPart(
             name=self.name + COUNTS,
+            shown_as=self.name,
             on_device=False,
             shape_of=lambda indices: (len(indices), sides),
             dtype=np.dtype(np.int64),

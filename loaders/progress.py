@@ -62,7 +62,8 @@ class Progress:
         if kept.locked < kept.nbytes:
             found.append(
                 f"{kept.nbytes - kept.locked:,} bytes are not locked, as the limit of locked "
-                'memory ("ulimit -l") is reached: they stay as long as nobody needs the room'
+                'memory ("ulimit -l") is reached, or the system locks no more pieces: they stay as '
+                "long as nobody needs the room"
             )
         if found and not self._quiet:
             sys.stderr.write(f"{self._name}: residency ram: {'; '.join(found)}\n")

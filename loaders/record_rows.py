@@ -20,6 +20,11 @@ class RecordPart:
     fixed: bool = True
     apart: bool = False
 
+    @property
+    def shown_as(self) -> str:
+        """What a batch calls it."""
+        return self.name
+
     def layout(self, indices: NDArray[np.int64]) -> tuple[tuple[int, ...], np.dtype[Any]]:
         """Return shape and dtype of the array for the samples [B] of a batch."""
         return (len(indices), self.nbytes), np.dtype(np.uint8)

@@ -12,6 +12,7 @@ from loaders.device import check_device
 from loaders.device_rows import kernels_for
 from loaders.errors import SelectionError
 from loaders.free_memory import free_device_memory, free_ram
+from loaders.local_ranks import local_ranks
 from loaders.selection import taken_once
 from loaders.views import Gatherable, Mapped, Part, mapped
 
@@ -38,11 +39,12 @@ class ResidencyEstimate:
 
     Attributes:
         device: Where batches go.
-        ranks: Processes on this machine that would each keep a copy of their own, for "pinned".
+        ranks: Processes on this machine that would each keep a copy of their own, for "pinned", and
+            on the CPU for "device".
         row_nbytes: Bytes of the samples as rows, each once, what "pinned" and "device" keep for
             each rank; None where samples are not rows of one length.
-        stored_nbytes: Bytes of the files, what "ram" keeps once for all ranks of the machine, also
-            of a selection; None where the dataset does not say which they are.
+        stored_nbytes: Bytes of the files in which the samples lie, what "ram" reads and keeps once
+            for all ranks of the machine; None where the dataset does not say which they are.
         free_ram: Bytes of RAM that can be used, as control groups allow.
         free_device: Bytes of free device memory; on the CPU those of RAM.
         can_pin: Whether the device can read page-locked RAM by itself: CUDA, with Triton.
@@ -101,20 +103,22 @@ class ResidencyEstimate:
                 'residency="pinned" needs Triton, which is not installed: use residency="ram"'
             )
         if self.row_nbytes is None:
-            varied = ", ".join(repr(part.name) for part in dataset.views if not part.fixed)
+            names = dict.fromkeys(part.shown_as for part in dataset.views if not part.fixed)
+            differ = f"{', '.join(map(repr, names))} {'differ' if len(names) > 1 else 'differs'}"
             raise SelectionError(
-                f"residency={place!r}: {dataset.path}: {varied} differs in length from sample to "
+                f"residency={place!r}: {dataset.path}: {differ} in length from sample to "
                 "sample, and only rows of one length can be gathered by the device: use "
                 'residency="ram"'
             )
         self._check_room(place, dataset, self.row_nbytes)
 
     def _check_room(self, place: Place, dataset: Gatherable, nbytes: int) -> None:
-        copies = self.ranks if place == "pinned" else 1
-        free = self.free_ram if place == "pinned" else self.free_device
+        in_ram = place == "pinned" or self.device.type == "cpu"
+        copies = self.ranks if in_ram else 1
+        free = self.free_ram if in_ram else self.free_device
         if nbytes * copies > free:
             each = f" ({copies} ranks, {nbytes:,} each)" if copies > 1 else ""
-            where = "RAM" if place == "pinned" or self.device.type == "cpu" else str(self.device)
+            where = "RAM" if in_ram else str(self.device)
             raise SelectionError(
                 f"residency={place!r}: {dataset.path}: {dataset.split} wants {nbytes * copies:,} "
                 f'bytes{each}, {where} has {max(0, free):,} free: use residency="auto" or '
@@ -130,13 +134,14 @@ def estimate_residency(
 ) -> ResidencyEstimate:
     """Say what each residency of a dataset would take, and which one "auto" takes.
 
-    Nothing is read but what the dataset knows already.
+    Nothing is read but what the dataset knows already, and where the samples of a selection lie in
+    their files, if they differ in length: 16 bytes of each.
 
     Args:
         dataset: As for `Loader`.
         device: Where batches go; None is host memory.
-        world_size: How many processes train; as many of them as this machine has CUDA devices are
-            taken to be on it.
+        world_size: How many processes train. As many of them are taken to be on this machine as
+            torchrun says; else one for each of its CUDA devices, without these all.
 
     Raises:
         DeviceError: There is no such device.
@@ -146,9 +151,9 @@ def estimate_residency(
     ram = free_ram()
     return ResidencyEstimate(
         device=target,
-        ranks=max(1, min(world_size, torch.cuda.device_count())) if on_cuda else 1,
+        ranks=local_ranks(world_size),
         row_nbytes=_row_nbytes(dataset),
-        stored_nbytes=dataset.stored_nbytes if isinstance(dataset, Mapped) else None,
+        stored_nbytes=_stored_nbytes(dataset),
         free_ram=ram,
         free_device=free_device_memory(target) if on_cuda else ram,
         can_pin=kernels_for(target) is not None,
@@ -180,6 +185,12 @@ def row_nbytes(part: Part) -> int:
     """Return the bytes of a row of a part whose samples are rows of one length."""
     shape, dtype = part.layout(_ONE)
     return math.prod(shape) * dtype.itemsize
+
+
+def _stored_nbytes(dataset: Gatherable) -> int | None:
+    if not isinstance(dataset, Mapped):
+        return None
+    return sum(stretches.nbytes for stretches in dataset.all_stretches())
 
 
 def _row_nbytes(dataset: Gatherable) -> int | None:

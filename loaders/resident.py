@@ -11,10 +11,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from loaders.ahead import run_ahead, usable_processors
+from loaders.ahead import run_ahead
 from loaders.device import PinnedRing, Slot, torch_dtype
 from loaders.device_rows import WRITTEN, kernels_for, normalize_rows, take_rows
 from loaders.errors import SelectionError
+from loaders.local_ranks import own_processors
 from loaders.normalize import Normalize, normalize_innermost
 from loaders.residency import row_nbytes
 from loaders.selection import places_in, stored_indices, taken_once
@@ -117,7 +118,7 @@ class Resident:
     def _fill(self) -> Iterator[int]:
         """Gather the samples into memory of the host; yield the bytes that lie there."""
         with ThreadPoolExecutor(
-            min(_MOST_THREADS, usable_processors()), thread_name_prefix="prep-read"
+            min(_MOST_THREADS, own_processors()), thread_name_prefix="prep-read"
         ) as threads:
             for last in threads.map(self._fill_piece, self._pieces()):
                 yield last * self._row_nbytes

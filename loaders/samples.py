@@ -15,11 +15,15 @@ from torch.utils.data._utils.collate import default_collate_fn_map
 from loaders.errors import FormatError, SelectionError
 from loaders.groups import Groups
 from loaders.order import Epoch
-from loaders.selection import Chosen, is_whole, narrow, pick, stored_indices
+from loaders.selection import Chosen, is_whole, narrow, pick, stored_indices, taken_once
+from loaders.stretches import Stretches
 from loaders.views import Part, Take, checked_indices, fresh, gather_batch
 
 CLASS = "class"
 """Field of every dataset that has classes: `subset("class", ["cat"])`."""
+
+_AT_ONCE = 1 << 20
+"""Samples of a selection whose places in the files are held at a time."""
 
 _SHOWN = 10
 """Names that an error lists."""
@@ -102,12 +106,25 @@ class SampleDataset(Dataset[dict[str, Any]], ABC):
         """Turn filled arrays, on any device, into a batch."""
 
     @abstractmethod
-    def stretches(self, indices: NDArray[np.int64]) -> Iterator[NDArray[Any]]:
+    def stretches(self, indices: NDArray[np.int64] | None) -> Iterator[Stretches]:
         """Yield the parts of maps that a gather of stored samples reads.
 
         Args:
-            indices: [B] stored indices, ascending, without repeats.
+            indices: [B] stored indices, ascending, without repeats; None for all.
         """
+
+    def all_stretches(self) -> Iterator[Stretches]:
+        """Yield the parts of maps that batches read: whole files, of a selection its samples.
+
+        Where samples differ in length the offsets of a selection are read for it.
+        """
+        taken = taken_once(self)
+        if len(taken) == self.span:
+            yield from self.stretches(None)
+            return
+        for first in range(0, len(taken), _AT_ONCE):
+            places = np.arange(first, min(first + _AT_ONCE, len(taken)), dtype=np.int64)
+            yield from self.stretches(stored_indices(taken, places))
 
     @abstractmethod
     def _opening(self) -> tuple[Callable[..., "SampleDataset"], tuple[Any, ...]]:

@@ -11,12 +11,11 @@ from loaders.decode_threads import DecodeThreads
 from loaders.errors import FormatError
 from loaders.field_rows import FieldRows
 from loaders.format.codecs import decode_sample
-from loaders.format.columns import column_rows
 from loaders.format.containers import CONTAINERS
 from loaders.format.ragged import ranges
 from loaders.format.spec import Manifest
 from loaders.stored_column import StoredColumn, stored_column
-from loaders.stretches import split_by_shard, stretches
+from loaders.stretches import Stretches, split_by_shard
 
 _SHORT: Final = 64
 """Values a sample, on average, below which a batch is copied value by value, by one index of them;
@@ -65,31 +64,32 @@ class SplitColumns:
         self._threads = DecodeThreads()
         self._columns = {name: _of_one(array) for name, array in (given or {}).items()}
 
-    def stored_nbytes(self, names: Iterable[str]) -> int:
-        """Return the bytes of these fields in all shards, without opening them."""
-        where = self._manifest, self._split
-        stored = [column.name for name in names for column in self._fields[name].columns()]
-        found = (column_rows(*where, name) for name in stored)
-        return sum(sum(rows) * column.nbytes for column, rows in found)
+    def stretches(
+        self, names: Iterable[str], indices: NDArray[np.int64] | None
+    ) -> Iterator[Stretches]:
+        """Yield where these fields of samples lie; only offsets are opened for it.
 
-    def maps(self, names: Iterable[str]) -> Iterator[NDArray[Any]]:
-        """Open these fields in all shards: read-only maps."""
+        Args:
+            names: Of the fields.
+            indices: [B] which samples, ascending; None for all.
+        """
         for name in names:
-            if self._fields[name].varies:
-                for column in self._fields[name].columns():
-                    yield from self._column(column.name).maps()
-            else:
-                yield from self.rows(name).maps()
-
-    def stretches(self, names: Iterable[str], indices: NDArray[np.int64]) -> Iterator[NDArray[Any]]:
-        """Yield the parts of maps in which these fields of samples [B], ascending, lie."""
-        for name in names:
-            if not self._fields[name].varies:
+            field = self._fields[name]
+            if not field.varies:
                 yield from self.rows(name).stretches(indices)
-                continue
-            for shard, rows in split_by_shard(indices, self._ends):
-                offsets = self._column(f"{name}_offsets").map(shard)
-                yield from stretches(self.map(name, shard), offsets[rows], offsets[rows + 1])
+            elif indices is None:
+                for column in field.columns():
+                    yield from self.column(column.name).all_stretches()
+            else:
+                yield from self._varying(name, indices)
+
+    def _varying(self, name: str, indices: NDArray[np.int64]) -> Iterator[Stretches]:
+        values, offsets = self.column(name), self.column(f"{name}_offsets")
+        for shard, rows in split_by_shard(indices, self._ends):
+            if self._fields[name].has_offsets:  # else they are in memory
+                yield offsets.stretches(shard, rows, rows + 2)
+            found = offsets.map(shard)
+            yield values.stretches(shard, found[rows], found[rows + 1])
 
     def map(self, name: str, shard: int) -> NDArray[Any]:
         """Return the values of a ragged field in one shard, back to back: [values, *shape].
@@ -98,7 +98,7 @@ class SplitColumns:
             MissingShardError: The file is not there.
             FormatError: It is not what the manifest promises.
         """
-        return self._column(name).map(shard)
+        return self.column(name).map(shard)
 
     def rows(self, name: str) -> FieldRows:
         """Return the rows of a field of fixed shape."""
@@ -245,7 +245,7 @@ class SplitColumns:
     ) -> tuple[NDArray[Any], NDArray[np.int64], NDArray[np.int64]]:
         """Return the values of all samples, and where in them those of each begin and how many."""
         shards, counts, starts = self._find(name, indices)
-        column = self._column(name)
+        column = self.column(name)
         column.touch(shards)
         return column.whole, starts + column.firsts.take(shards), counts
 
@@ -254,13 +254,14 @@ class SplitColumns:
     ) -> tuple[NDArray[np.intp], NDArray[np.int64], NDArray[np.int64]]:
         """Return shard, number of values, and their place in the shard, of each sample: [B]."""
         shards = np.searchsorted(self._ends, indices, side="right")
-        offsets = self._column(f"{name}_offsets")
+        offsets = self.column(f"{name}_offsets")
         offsets.touch(shards)
         rows = indices + (offsets.firsts - self._starts).take(shards)
         starts = offsets.whole.take(rows)
         return shards, offsets.whole.take(rows + 1) - starts, starts
 
-    def _column(self, name: str) -> StoredColumn:
+    def column(self, name: str) -> StoredColumn:
+        """Return a stored column: the values of a ragged field, or its offsets."""
         name = self._stored.get(name, name)
         found = self._columns.get(name)
         if found is None:

@@ -1,5 +1,6 @@
 """One stored column of a split, its shards as one array: files are mapped when first touched."""
 
+import math
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -12,6 +13,7 @@ from loaders.format.columns import column_rows, open_column
 from loaders.format.containers import CONTAINERS
 from loaders.format.spec import Manifest
 from loaders.joined_map import JoinedMap, distance
+from loaders.stretches import Stretches, joined
 
 _ADDRESSES: Final = 1 << 40
 """Bytes of addresses that one column may take, or twice its size. Rows of an odd size lie 4,096
@@ -35,6 +37,7 @@ class StoredColumn:
         whole: As given; rows of shards that were not touched must not be read.
         firsts: As given, int64.
         pieces: As given.
+        row_nbytes: Bytes of a row.
     """
 
     def __init__(
@@ -48,8 +51,9 @@ class StoredColumn:
         self.whole = whole
         self.firsts = firsts
         self.pieces = pieces
+        self.row_nbytes = math.prod(whole.shape[1:]) * whole.itemsize * pieces
+        self._counts = counts
         self._filled = np.flatnonzero(counts).tolist()
-        self._is_filled = counts > 0
         self._opener = opener
         self._maps: dict[int, NDArray[Any]] = {}
 
@@ -73,7 +77,7 @@ class StoredColumn:
         """
         found = self._maps.get(shard)
         if found is None:
-            if not self._is_filled[shard]:
+            if not self._counts[shard]:
                 return self.whole[:0]
             found = self._maps[shard] = self._opener(shard)
         return found
@@ -81,6 +85,23 @@ class StoredColumn:
     def maps(self) -> Iterator[NDArray[Any]]:
         """Open all shards that hold rows."""
         return map(self.map, self._filled)
+
+    def stretches(self, shard: int, starts: NDArray[Any], ends: NDArray[Any]) -> Stretches:
+        """Return where some rows lie, without opening the shard.
+
+        Args:
+            shard: In which they are.
+            starts: [B] the first row of each sample, ascending.
+            ends: [B] the row after its last, ascending.
+        """
+        where = partial(self.map, shard)
+        return Stretches(where, self.row_nbytes, *joined(starts, ends, self.row_nbytes))
+
+    def all_stretches(self) -> Iterator[Stretches]:
+        """Yield where all rows lie, without opening a shard."""
+        for shard in self._filled:
+            whole = np.zeros(1, np.int64), self._counts[shard : shard + 1]
+            yield Stretches(partial(self.map, shard), self.row_nbytes, *whole)
 
 
 def stored_column(

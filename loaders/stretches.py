@@ -1,6 +1,7 @@
 """The parts of memory maps in which samples lie, neighbours joined."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
 
@@ -28,21 +29,52 @@ def split_by_shard(
             yield shard, indices[first:last] - (int(ends[shard - 1]) if shard else 0)
 
 
-def stretches(
-    values: NDArray[Any], starts: NDArray[Any], ends: NDArray[Any]
-) -> Iterator[NDArray[Any]]:
-    """Yield slices of a map in which samples lie.
+@dataclass(frozen=True, slots=True, eq=False)
+class Stretches:
+    """Parts of one map, known before it is opened; iterating over them opens it.
+
+    Attributes:
+        opener: Gives the map, [rows, ...] C-contiguous.
+        row_nbytes: Bytes of a row.
+        firsts: [n] the first row of each part, ascending.
+        ends: [n] the row after its last.
+    """
+
+    opener: Callable[[], NDArray[Any]]
+    row_nbytes: int
+    firsts: NDArray[Any]
+    ends: NDArray[Any]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all parts."""
+        return int((self.ends - self.firsts).sum()) * self.row_nbytes
+
+    def __iter__(self) -> Iterator[NDArray[Any]]:
+        """Yield the parts.
+
+        Raises:
+            MissingShardError: The file is not there.
+            FormatError: It is not what the manifest promises.
+        """
+        rows = self.opener()
+        for first, end in zip(self.firsts.tolist(), self.ends.tolist(), strict=True):
+            yield rows[first:end]
+
+
+def joined(
+    starts: NDArray[Any], ends: NDArray[Any], row_nbytes: int
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return where stretches of rows begin and end that hold some samples, neighbours joined.
 
     Args:
-        values: [rows, ...] a C-contiguous map.
         starts: [B] the first row of each sample, ascending.
-        ends: [B] the row after its last.
+        ends: [B] the row after its last, ascending.
+        row_nbytes: Bytes of a row.
     """
     if not len(starts):
-        return
-    gap = max(1, _GAP_NBYTES * len(values) // max(1, values.nbytes))
+        return starts, ends
+    gap = _GAP_NBYTES // max(1, row_nbytes)
     cuts = np.flatnonzero(starts[1:] - ends[:-1] > gap)
-    firsts = starts[np.concatenate(([0], cuts + 1))].tolist()
-    lasts = ends[np.concatenate((cuts, [len(ends) - 1]))].tolist()
-    for first, last in zip(firsts, lasts, strict=True):
-        yield values[first:last]
+    firsts = starts[np.concatenate(([0], cuts + 1))]
+    return firsts, ends[np.concatenate((cuts, [len(ends) - 1]))]

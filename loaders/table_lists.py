@@ -15,6 +15,7 @@ from loaders.format.ragged import filled_up
 from loaders.format.spec import Manifest
 from loaders.format.table_schema import ColumnSpec, TableSchema
 from loaders.split_columns import SplitColumns
+from loaders.stretches import Stretches
 from loaders.table_views import Codes, Entry, item_entry
 from loaders.views import Part, Take, fresh
 
@@ -23,6 +24,7 @@ from loaders.views import Part, Take, fresh
 class ListPart:
     """The lists of one column in a batch, as bytes: [B, L, bytes of a value]."""
 
+    shown_as: str
     field: FieldSpec
     columns: SplitColumns
     on_device: bool = True
@@ -89,22 +91,13 @@ class TableLists:
     def _names(self) -> tuple[str, ...]:
         return tuple(entry.field.name for entry in self.entries)
 
-    @property
-    def stored_nbytes(self) -> int:
-        """Bytes of their files."""
-        return self.columns.stored_nbytes(self._names)
-
-    def maps(self) -> Iterator[NDArray[Any]]:
-        """Open these."""
-        return self.columns.maps(self._names)
-
-    def stretches(self, indices: NDArray[np.int64]) -> Iterator[NDArray[Any]]:
+    def stretches(self, indices: NDArray[np.int64] | None) -> Iterator[Stretches]:
         """Yield the parts of maps in which they lie, of ascending stored indices [B]."""
         return self.columns.stretches(self._names, indices)
 
     def parts(self) -> tuple[Part, ...]:
         """Return the arrays of a batch."""
-        return tuple(ListPart(entry.field, self.columns) for entry in self.entries)
+        return tuple(ListPart(entry.spec.name, entry.field, self.columns) for entry in self.entries)
 
     def gather_into(self, indices: NDArray[np.int64], buffers: Mapping[str, NDArray[Any]]) -> None:
         """Fill them."""

@@ -11,7 +11,9 @@ from torch import Tensor
 
 from loaders.errors import FormatError, SelectionError
 from loaders.format.spec import Manifest
+from loaders.format.strict import Place
 from loaders.format.table_schema import ColumnSpec
+from loaders.stretches import Stretches
 from loaders.token_rows import Padded, Width
 from loaders.token_store import LENGTH, TOKENS, TokenStore
 from loaders.token_views import Labels, TokenPart, widen
@@ -59,16 +61,6 @@ class TableTexts:
         """Entries of a batch that say how many tokens there are."""
         return tuple(entry.names[LENGTH] for entry in self.entries)
 
-    @property
-    def stored_nbytes(self) -> int:
-        """Bytes of their files."""
-        return sum(entry.padded.store.stored_nbytes for entry in self.entries)
-
-    def maps(self) -> Iterator[NDArray[Any]]:
-        """Open these."""
-        for entry in self.entries:
-            yield from entry.padded.store.maps()
-
     def parts(self) -> tuple[Part, ...]:
         """Return the arrays of a batch."""
         return tuple(part for entry in self.entries for part in entry.parts())
@@ -78,7 +70,7 @@ class TableTexts:
         for entry in self.entries:
             entry.gather_into(indices, buffers)
 
-    def stretches(self, indices: NDArray[np.int64]) -> Iterator[NDArray[Any]]:
+    def stretches(self, indices: NDArray[np.int64] | None) -> Iterator[Stretches]:
         """Yield the parts of maps in which they lie, of ascending stored indices [B]."""
         for entry in self.entries:
             yield from entry.padded.stretches(indices)
@@ -120,7 +112,8 @@ def open_texts(
         FormatError: The tokens are not what they should be.
     """
     fields = [field.name for field in manifest.splits[split].fields if field.role == TOKENS]
-    names = text_entries(manifest.recipe.get(_TEXT, ()))
+    columns = Place(f"{path}: recipe").at(_TEXT).texts(manifest.recipe.get(_TEXT, []))
+    names = text_entries(columns)
     if len(names) != len(fields):
         raise FormatError(f"{path}: {len(names)} columns of texts, and the fields {fields}")
     taken = {spec.name for spec in vectors}

@@ -3,7 +3,6 @@
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
@@ -18,6 +17,7 @@ from loaders.format.promised import expect_sizes
 from loaders.format.table_statistics import ColumnStatistics
 from loaders.record_rows import RECORD, RecordPart
 from loaders.samples import CLASS, Batch, SampleDataset
+from loaders.stretches import Stretches
 from loaders.table_columns import TARGET, sort_columns
 from loaders.table_files import checked_record, read_classes, read_table, read_vocabulary
 from loaders.table_lists import list_entries, open_lists
@@ -282,21 +282,11 @@ class TableDataset(SampleDataset):
         self._texts.gather_into(indices, buffers)
         self._lists.gather_into(indices, buffers)
 
-    def stretches(self, indices: NDArray[np.int64]) -> Iterator[NDArray[Any]]:
+    def stretches(self, indices: NDArray[np.int64] | None) -> Iterator[Stretches]:
         """Yield the parts of maps that a gather of ascending stored indices [B] reads."""
         yield from self._rows.stretches(indices)
         yield from self._texts.stretches(indices)
         yield from self._lists.stretches(indices)
-
-    @property
-    def stored_nbytes(self) -> int:
-        """Bytes of the records, texts and lists."""
-        records: int = self.span * self.schema.record_dtype.itemsize
-        return records + self._texts.stored_nbytes + self._lists.stored_nbytes
-
-    def maps(self) -> Iterator[NDArray[Any]]:
-        """Open the files of the records, texts and lists."""
-        return chain(self._rows.maps(), self._texts.maps(), self._lists.maps())
 
     @property
     def made_nbytes(self) -> int:

@@ -9,7 +9,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from loaders.stretches import split_by_shard, stretches
+from loaders.format.ragged import ranges
+from loaders.stretches import Stretches
 from loaders.token_store import TOKENS, TokenStore
 from loaders.token_views import TokenPart, count_of, first_of, widen
 from loaders.views import Part, Take
@@ -97,12 +98,20 @@ class Blocks:
             shard += 1
         return [*pieces, np.full(missing, self.fill, self.store.dtype)]
 
-    def stretches(self, indices: NDArray[np.int64]) -> Iterator[NDArray[Any]]:
-        """Yield the parts of maps in which the windows, ascending, begin."""
-        for shard, firsts in split_by_shard(indices * self.stride, self.store.ends):
-            tokens = self.store.columns.map(TOKENS, shard)
-            ends = np.minimum(firsts + self.block_size + 1, len(tokens))
-            yield from stretches(tokens, firsts, ends)
+    def stretches(self, indices: NDArray[np.int64] | None) -> Iterator[Stretches]:
+        """Yield the parts of maps in which windows, ascending, lie; None for all."""
+        column, ends = self.store.columns.column(TOKENS), self.store.ends
+        if indices is None or not len(indices):
+            yield from () if indices is not None else column.all_stretches()
+            return
+        starts = indices * self.stride
+        stops = np.minimum(starts + self.block_size + 1, ends[-1])
+        first, last = (np.searchsorted(ends, at, side="right") for at in (starts, stops - 1))
+        for shard in np.unique(ranges(first, last - first + 1)).tolist():
+            begin, end = (int(ends[shard - 1]) if shard else 0), int(ends[shard])
+            own = slice(np.searchsorted(stops, begin, side="right"), np.searchsorted(starts, end))
+            found = (starts[own].clip(begin) - begin, stops[own].clip(max=end) - begin)
+            yield column.stretches(shard, *found)
 
     @property
     def made_nbytes(self) -> int:

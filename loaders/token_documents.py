@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from loaders.errors import SelectionError
+from loaders.stretches import Stretches
 from loaders.token_store import TOKENS, TokenStore
 from loaders.token_views import Labels, TokenPart, count_of, widen
 from loaders.views import Part, Take
@@ -52,7 +53,7 @@ class Documents:
         buffers[_LENGTHS][:] = columns.values_into(TOKENS, indices, buffers[TOKENS])
         self.labels.gather_into(indices, buffers)
 
-    def stretches(self, indices: NDArray[np.int64]) -> Iterator[NDArray[Any]]:
+    def stretches(self, indices: NDArray[np.int64] | None) -> Iterator[Stretches]:
         """Yield the parts of maps in which the documents, ascending, lie."""
         return self.store.columns.stretches((TOKENS, *self.labels.names), indices)
 

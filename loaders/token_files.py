@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from loaders.errors import FormatError, MissingShardError, SelectionError, VersionError
 from loaders.format.fields import FieldSpec
-from loaders.format.files import map_file
+from loaders.format.maps import map_file
 from loaders.format.spec import Manifest
 from loaders.format.split_spec import SplitSpec
 

@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from loaders.stretches import Stretches
 from loaders.token_store import DOCUMENT_LENGTHS, TOKENS, TokenStore
 from loaders.token_views import Labels, TokenPart, widen
 from loaders.views import Part, Take
@@ -80,7 +81,7 @@ class Packed:
         buffers[_LONGEST][0] = lengths.max(initial=0)
         self.labels.gather_into(indices, buffers)
 
-    def stretches(self, indices: NDArray[np.int64]) -> Iterator[NDArray[Any]]:
+    def stretches(self, indices: NDArray[np.int64] | None) -> Iterator[Stretches]:
         """Yield the parts of maps in which the rows, ascending, lie."""
         names = (TOKENS, DOCUMENT_LENGTHS, *self.labels.names)
         return self.store.columns.stretches(names, indices)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from loaders.errors import SelectionError
+from loaders.stretches import Stretches
 from loaders.token_blocks import IGNORED
 from loaders.token_store import LENGTH, LOSS_MASK, PAIR_START, TOKENS, TokenStore
 from loaders.token_views import Labels, TokenPart, count_of, first_of, widen
@@ -143,7 +144,7 @@ class Padded:
             buffers[PAIR_START][:] = self._numbers(PAIR_START, indices)
         self.labels.gather_into(indices, buffers)
 
-    def stretches(self, indices: NDArray[np.int64]) -> Iterator[NDArray[Any]]:
+    def stretches(self, indices: NDArray[np.int64] | None) -> Iterator[Stretches]:
         """Yield the parts of maps in which the samples, ascending, lie."""
         numbers = (name for name in (LENGTH, PAIR_START) if name in self.store.fields)
         return self.store.columns.stretches((TOKENS, *numbers, *self.labels.names), indices)
@@ -207,7 +208,7 @@ class Chat:
             kept = min(length, wide)
             learned[place, :kept] = np.unpackbits(bits, count=kept, bitorder="little")
 
-    def stretches(self, indices: NDArray[np.int64]) -> Iterator[NDArray[Any]]:
+    def stretches(self, indices: NDArray[np.int64] | None) -> Iterator[Stretches]:
         """Yield the parts of maps in which the conversations, ascending, lie."""
         yield from self.padded.stretches(indices)
         yield from self.store.columns.stretches((LOSS_MASK,), indices)

@@ -1,12 +1,11 @@
 """One split of a tokens dataset: which layout it has, and what its manifest says of its ids."""
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from loaders.errors import FormatError, SelectionError
 from loaders.format.promised import expect_sizes
@@ -15,6 +14,8 @@ from loaders.split_columns import SplitColumns
 from loaders.token_files import TokenFile, described
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from loaders.format.fields import FieldSpec
 
 Layout = Literal["stream", "fixed", "packed", "chat"]
@@ -179,15 +180,6 @@ class TokenStore:
                 f"{self.layout}: use {_SERVED[self.layout]}, or prepare the text again with "
                 f"--layout {allowed[0]}"
             )
-
-    @property
-    def stored_nbytes(self) -> int:
-        """Bytes of its fields."""
-        return self.columns.stored_nbytes(self.fields)
-
-    def maps(self) -> Iterator[NDArray[Any]]:
-        """Open all of them, in all shards."""
-        return self.columns.maps(self.fields)
 
 
 _SERVED: Final[Mapping[Layout, str]] = {

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from loaders.samples import Batch, SampleDataset
+from loaders.stretches import Stretches
 from loaders.token_store import KEY, METADATA, TokenStore
 from loaders.views import Part, Take, fresh
 
@@ -34,6 +35,11 @@ class TokenPart:
     on_device: bool = True
     fixed: bool = False
     apart: bool = False
+
+    @property
+    def shown_as(self) -> str:
+        """What a batch calls it."""
+        return self.name
 
     def layout(self, indices: NDArray[np.int64]) -> tuple[tuple[int, ...], np.dtype[Any]]:
         """Return shape and dtype of the array for the samples [B] of a batch."""
@@ -61,7 +67,7 @@ class Look(Protocol):
         """Fill the arrays of a batch."""
         ...
 
-    def stretches(self, indices: NDArray[np.int64]) -> Iterator[NDArray[Any]]:
+    def stretches(self, indices: NDArray[np.int64] | None) -> Iterator[Stretches]:
         """Yield the parts of maps in which the samples, ascending, lie."""
         ...
 
@@ -115,7 +121,7 @@ class TokenView(SampleDataset):
     def _first(self, batch: dict[str, Any]) -> dict[str, Any]:
         return self.look.sample(batch)
 
-    def stretches(self, indices: NDArray[np.int64]) -> Iterator[NDArray[Any]]:
+    def stretches(self, indices: NDArray[np.int64] | None) -> Iterator[Stretches]:
         """Yield the parts of maps that a gather of ascending stored indices [B] reads."""
         return self.look.stretches(indices)
 
@@ -127,15 +133,6 @@ class TokenView(SampleDataset):
             buffers: An array for each of `views`, of its layout for these indices, C-contiguous.
         """
         self.look.gather_into(indices, buffers)
-
-    @property
-    def stored_nbytes(self) -> int:
-        """Bytes of the files."""
-        return self.look.store.stored_nbytes
-
-    def maps(self) -> Iterator[NDArray[Any]]:
-        """Open all files."""
-        return self.look.store.maps()
 
     @property
     def made_nbytes(self) -> int:
@@ -197,7 +194,7 @@ class Labels:
                 columns.rows_into(name, indices, buffers[name])
                 lengths[:] = field.shape[0]
 
-    def stretches(self, indices: NDArray[np.int64]) -> Iterator[NDArray[Any]]:
+    def stretches(self, indices: NDArray[np.int64] | None) -> Iterator[Stretches]:
         """Yield the parts of maps in which they lie."""
         return self.store.columns.stretches(self.names, indices)
 

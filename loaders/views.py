@@ -13,6 +13,7 @@ from torch import Tensor
 
 from loaders.errors import SelectionError
 from loaders.format.fields import FieldSpec
+from loaders.stretches import Stretches
 
 Take = Callable[[tuple[int, ...], np.dtype[Any]], NDArray[Any]]
 """Gives an array of a shape and dtype, of arbitrary content."""
@@ -44,6 +45,11 @@ class View:
     fixed: bool = True
     apart: bool = True
 
+    @property
+    def shown_as(self) -> str:
+        """What a batch calls it."""
+        return self.name
+
     def layout(self, indices: NDArray[np.int64]) -> tuple[tuple[int, ...], np.dtype[Any]]:
         """Return shape and dtype of the array that takes the rows of a batch."""
         return (len(indices), *self.field.shape), self.field.numpy_dtype
@@ -63,6 +69,11 @@ class Part(Protocol):
     @property
     def name(self) -> str:
         """Its key among the arrays."""
+        ...
+
+    @property
+    def shown_as(self) -> str:
+        """What a batch calls what it is made of: how errors name it."""
         ...
 
     @property
@@ -137,13 +148,8 @@ class Gatherable(Protocol):
 class Mapped(Protocol):
     """A dataset whose samples lie in mapped files."""
 
-    @property
-    def stored_nbytes(self) -> int:
-        """Bytes of the files that its samples lie in, without opening them."""
-        ...
-
-    def maps(self) -> Iterator[NDArray[Any]]:
-        """Open all of them: C-contiguous arrays, read-only, the ones that batches come from."""
+    def all_stretches(self) -> Iterator[Stretches]:
+        """Yield the parts of these files that batches read, without opening them."""
         ...
 
 
@@ -155,8 +161,8 @@ def mapped(dataset: Gatherable) -> Mapped:
     """
     if not isinstance(dataset, Mapped):
         raise SelectionError(
-            f"{dataset.path}: a {type(dataset).__name__} has no maps(), which say in which files "
-            'its samples lie: use residency="disk"'
+            f"{dataset.path}: a {type(dataset).__name__} has no all_stretches(), which says where "
+            'in files its samples lie: use residency="disk"'
         )
     return dataset
 

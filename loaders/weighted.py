@@ -16,7 +16,8 @@ from loaders.samples import SampleDataset
 from loaders.sampling import MOST, derived_seed
 from loaders.selection import Chosen
 from loaders.state import fingerprint_of, tokens_each
-from loaders.views import Part, Take, fresh, mapped
+from loaders.stretches import Stretches
+from loaders.views import Part, Take, fresh
 
 _GAMMA, _FIRST, _SECOND = (
     np.array(number, np.uint64)
@@ -137,7 +138,7 @@ class Weighted:
         drawn = np.minimum(np.searchsorted(self._ends, places, side="right"), self._last)
         return visit(self.dataset, drawn, AS_STORED)
 
-    def stretches(self, indices: NDArray[np.int64]) -> Iterator[NDArray[Any]]:
+    def stretches(self, indices: NDArray[np.int64]) -> Iterator[Stretches]:
         """Yield the parts of maps that a gather of ascending stored indices [B] reads."""
         return self.dataset.stretches(indices)
 
@@ -145,14 +146,9 @@ class Weighted:
         """Copy what belongs to stored indices [B] into arrays of the parts' layouts."""
         self.dataset.gather_into(indices, buffers)
 
-    @property
-    def stored_nbytes(self) -> int:
-        """Bytes of the dataset's files."""
-        return mapped(self.dataset).stored_nbytes
-
-    def maps(self) -> Iterator[NDArray[Any]]:
-        """Open all of them."""
-        return mapped(self.dataset).maps()
+    def all_stretches(self) -> Iterator[Stretches]:
+        """Yield the parts of maps that batches read."""
+        return self.dataset.all_stretches()
 
     @property
     def made_nbytes(self) -> int:

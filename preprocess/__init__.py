@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from preprocess.check import check_dataset
     from preprocess.errors import OutputError, SampleError, SourceError
-    from preprocess.images.options import ImageOptions, MetadataOptions, SplitOptions
+    from preprocess.images.beside import MetadataOptions, SplitOptions
+    from preprocess.images.options import ImageOptions
     from preprocess.images.prepare import images_to_shards
     from preprocess.plan import RunOptions
     from preprocess.recorded import Moved
@@ -45,12 +46,12 @@ __all__ = [
 
 _MODULES = {
     "ImageOptions": "images.options",
-    "MetadataOptions": "images.options",
+    "MetadataOptions": "images.beside",
     "Moved": "recorded",
     "RepairReport": "repair",
     "Report": "report",
     "RunOptions": "plan",
-    "SplitOptions": "images.options",
+    "SplitOptions": "images.beside",
     "TableOptions": "tables.options",
     "TextOptions": "texts.options",
     "TiktokenFile": "tokens.tokenizer_tiktoken",

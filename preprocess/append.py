@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from loaders.format.files import ITEMS, MANIFEST
 from loaders.format.spec import Manifest
+from preprocess.asked_for import asked_for
 from preprocess.differences import (
     ItemDifferences,
     by_place,
@@ -80,7 +81,7 @@ def _refuse_other(
 ) -> None:
     """Refuse other options, other classes, and files that are gone or were changed, by name."""
     reasons = (
-        other_options(plan, manifest),
+        other_options(plan, asked_for(plan.out, manifest)),
         _other_classes(plan.listing, manifest.classes),
         found.gone_or_other,
         found.written,

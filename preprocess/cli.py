@@ -103,37 +103,19 @@ prep.add_command(tokens)
 )
 def info(path: Path, **options: Any) -> None:
     """Show what a dataset holds: splits, fields, shapes, counts, bytes, statistics."""
-    from loaders.format.spec import read_manifest
-    from preprocess.commands.described import describe, info_text
+    from preprocess.commands.described import dataset_texts, describe_dataset
     from preprocess.commands.terminal import print_json, print_text
-    from preprocess.images.info import buckets_text, describe_buckets
-    from preprocess.tables.info import describe_table, table_text
 
-    manifest = read_manifest(path)
-    described = describe(manifest)
-    if manifest.kind == "tokens":
-        from preprocess.tokens.info import describe_tokens
-
-        described["tokens"] = describe_tokens(manifest, path)
-    buckets = describe_buckets(manifest)
-    if buckets is not None:
-        described["buckets"] = buckets
-    table = describe_table(manifest, path)
-    if table is not None:
-        described["table"] = table
+    described = describe_dataset(path)
     if options["as_json"]:
         print_json(described)
         return
-    print_text(info_text(path, described))
-    if buckets is not None:
-        print_text(buckets_text(buckets))
-    if table is not None:
-        print_text(table_text(table))
-    if manifest.kind == "tokens":
-        from preprocess.tokens.info import show_samples, tokens_text
+    for text in dataset_texts(path, described):
+        print_text(text)
+    if options["show"] and "tokens" in described:
+        from preprocess.tokens.info import show_samples
 
-        print_text(tokens_text(described["tokens"]))
-        for line in show_samples(path, options["show"]) if options["show"] else ():
+        for line in show_samples(path, options["show"]):
             print_text(line)
 
 

@@ -17,6 +17,7 @@ from loaders.format.files import (
     crc32c_digits,
     to_json,
     write_atomically,
+    write_together,
 )
 from loaders.format.spec import Manifest
 from loaders.format.split_spec import ShardFiles, SplitSpec
@@ -197,8 +198,8 @@ def commit(plan: Plan, manifest: Manifest, report: Report) -> None:
             files[SKIPPED] = skipped_lines(report.skipped)
             replace_files(plan.out, data, files)
             return
-        for name, content in {**plan.extras, **files}.items():
-            write_atomically(plan.out / name, content, work=work)
+        beside = {plan.out / name: content for name, content in {**plan.extras, **files}.items()}
+        write_together(beside, work=work)
         write_atomically(plan.out / MANIFEST, data, work=work)
     except OSError as error:
         raise output_error(plan.out, error) from error

@@ -7,13 +7,14 @@ from typing import Any, Final
 
 from loaders.errors import FormatError, MissingShardError
 from loaders.format.fields import FieldSpec
-from loaders.format.files import ITEMS, REPORT, read_json
+from loaders.format.files import REPORT, read_json
 from loaders.format.spec import SPLITS, Manifest
-from preprocess.item_record import RecordedItem, RecordedRun, read_record, record_item
+from preprocess.asked_for import AskedFor, asked_for, asked_for_begun
+from preprocess.item_record import RecordedItem, RecordedRun, record_item
 from preprocess.items import Item, Listing, printable
 from preprocess.plan import Plan
 from preprocess.recipe import Recipe
-from preprocess.report import read_aside
+from preprocess.spelling import flag_of
 from preprocess.staged import beside
 
 _SHOWN: Final = 3
@@ -30,10 +31,11 @@ def difference(plan: Plan, manifest: Manifest) -> str | None:
         return None  # without looking at every item
     options = "holds a dataset made with other options"
     input_ = "holds a dataset made from other input"
+    there = asked_for(plan.out, manifest)
+    runs = there.runs
     other_recipe = manifest.recipe_hash != plan.recipe_hash
-    if other_recipe and (named := other_options(plan, manifest)):
+    if other_recipe and (named := other_options(plan, there)):
         return f"{options}: {named}"
-    runs = read_record(beside(plan.out, ITEMS))
     if runs is not None:
         found = compare_items(plan.listing, runs)
         if found.gone_or_other:
@@ -53,6 +55,23 @@ def difference(plan: Plan, manifest: Manifest) -> str | None:
     return None
 
 
+def difference_begun(plan: Plan) -> str:
+    """Say what tells a run from the one that was stopped in its folder: they are not the same."""
+    there = asked_for_begun(plan.out)
+    if there is None:
+        return "with other options or other input"
+    if named := other_options(plan, there):
+        return f"with other options: {named}"
+    if there.runs is None:
+        return "with other input, or of another version of prep"
+    found = compare_items(plan.listing, there.runs)
+    if found.gone_or_other or found.new:
+        return f"of other input: {found.gone_or_other or found.new_names}"
+    if found.written:
+        return f"whose input files were changed since it began: {found.written}"
+    return "of another version of prep"
+
+
 def _recorded_run(out: Path) -> str | None:
     """Return the run that `report.json` tells of; None if it tells of none."""
     try:
@@ -61,29 +80,36 @@ def _recorded_run(out: Path) -> str | None:
         return None  # not a part of the dataset: it need not be there
 
 
-def other_options(plan: Plan, manifest: Manifest) -> str:
-    """Name the options that differ from those of a dataset, with both values; "" for none."""
-    aside = read_aside(beside(plan.out, REPORT))
-    found = [] if not plan.recipes else _other_values(plan.recipe, manifest)
-    if manifest.container != plan.container:
-        found.append(f"format is {manifest.container} there, {plan.container} here")
+def other_options(plan: Plan, there: AskedFor) -> str:
+    """Name the options that differ from those of another run, with both values; "" for none."""
+    aside = there.aside
+    found = [] if not plan.recipes else _other_values(plan.recipe, there.recipe)
+    if there.container != plan.container:
+        found.append(_other_value("container", there.container, plan.container))
     found += [
-        f"{name} is {_shown(aside.get(name))} there, {_shown(value)} here"
+        _other_value(name, aside.get(name), value)
         for name, value in plan.aside.items()
         if aside and name in {"shard_nbytes", "limit"} and aside.get(name) != value
     ]
     return _some(found)
 
 
-def _other_values(recipe: Recipe, manifest: Manifest) -> list[str]:
+def _other_values(recipe: Recipe, options: Mapping[str, Any]) -> list[str]:
     facts = recipe.facts().keys()  # no options, though they are recorded beside them
-    recorded = {name: value for name, value in manifest.recipe.items() if name not in facts}
+    recorded = {name: value for name, value in options.items() if name not in facts}
     there, here = dict(_leaves("", recorded)), dict(_leaves("", recipe.options()))
     return [
-        f"{name} is {_shown(there.get(name))} there, {_shown(here.get(name))} here"
+        _other_value(name, there.get(name), here.get(name))
         for name in dict.fromkeys([*here, *there])
         if there.get(name) != here.get(name)
     ]
+
+
+def _other_value(keyword: str, there: Any, here: Any) -> str:
+    if keyword == "header":  # its flag says the opposite
+        there, here = not there, not here
+    said = _NO_OPTIONS.get(keyword.partition(".")[0], flag_of(keyword))
+    return f"{said} is {_shown(there)} there, {_shown(here)} here"
 
 
 def other_fields(plan: Plan, manifest: Manifest) -> str:
@@ -119,6 +145,19 @@ def _other_field(
         f"{name} of {split} is {there.dtype} {list(there.shape)} there, "
         f"{here.dtype} {list(here.shape)} here"
     )
+
+
+_NO_OPTIONS: Final[Mapping[str, str]] = {
+    "box_classes": "what --boxes has as classes",
+    "buckets": "what --sizes have as buckets",
+    "columns": "what --schema says of a column",
+    "label_classes": "what --multi-label has as classes",
+    "like_sha256": "the digest of what --like names",
+    "texts": "what becomes of --text",
+    "tokenizer_sha256": "the digest of what --tokenizer names",
+    "version": "the version of the recipe",
+}
+"""What a recipe records that follows from options, and is none by that name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,5 +256,10 @@ def _as_json(value: Any) -> Any:
 
 
 def _shown(value: Any) -> str:
-    text = "not set" if value is None else str(value)
+    if isinstance(value, bool):
+        return "given" if value else "not given"
+    if isinstance(value, list):
+        shown = ("x".join(map(str, v)) if isinstance(v, list) else str(v) for v in value)
+        value = ", ".join(shown) or None
+    text = "not set" if value is None else str(value) or "empty"
     return text if len(text) <= _VALUE else f"{text[:_VALUE]}..."

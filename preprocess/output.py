@@ -4,7 +4,6 @@ import contextlib
 import os
 import shutil
 import uuid
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -16,20 +15,19 @@ from loaders.format.files import (
     REPORT,
     SKIPPED,
     WORK,
-    to_json,
     write_atomically,
 )
 from loaders.format.promised import promised_files, size_error
 from loaders.format.spec import Manifest
+from preprocess.asked_for import note_begun
 from preprocess.described import group_names, refuse_collisions
-from preprocess.differences import difference
+from preprocess.differences import difference, difference_begun
 from preprocess.errors import OutputError, output_error
 from preprocess.in_work import remove_notes
 from preprocess.locks import try_lock
 from preprocess.plan import Plan
 from preprocess.removal import (
     REMOVED,
-    RUN,
     TEMPORARY,
     is_begun,
     read_known_manifest,
@@ -118,8 +116,8 @@ def find_complete(plan: Plan, *, overwrite: bool) -> Manifest | None:
         return None
     if WORK in names:
         raise OutputError(
-            f"{out}: holds an unfinished run with other options or other input; finish that one, "
-            "give another folder, or --overwrite to start again"
+            f"{out}: holds an unfinished run {difference_begun(plan)}; finish that one, give "
+            "another folder, or --overwrite to start again"
         )
     foreign = [name for name in names if name != SKIPPED]  # a run without any sample leaves that
     if foreign and not overwrite:
@@ -226,7 +224,7 @@ def _begin(plan: Plan, *, overwrite: bool) -> None:
         remove_dataset(out)
     described = group_names(plan)
     refuse_collisions(plan, [REPORT, ITEMS, *described])
-    _note_run(plan, described)
+    note_begun(plan, described)
 
 
 def _begin_append(plan: Plan, manifest: Manifest) -> None:
@@ -237,13 +235,7 @@ def _begin_append(plan: Plan, manifest: Manifest) -> None:
     settle(plan.out, manifest)
     described = set(group_names(plan)) - CONTAINERS[manifest.container].group_files(manifest).keys()
     refuse_collisions(plan, sorted(described - manifest.extras.keys()))
-    _note_run(plan, [])
-
-
-def _note_run(plan: Plan, described: Sequence[str]) -> None:
-    out = plan.out
-    # Of the files beside the shards, those without a receipt: named before any of them is there.
-    write_atomically(out / WORK / RUN, to_json({"run_hash": plan.run_hash, "files": [*described]}))
+    note_begun(plan, [])
 
 
 def clear_finished(out: Path) -> None:

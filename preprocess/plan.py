@@ -15,6 +15,7 @@ from preprocess.item_record import RecordedItem, RecordedRun, record_item
 from preprocess.items import Item, Listing
 from preprocess.recipe import Recipe, cut_items
 from preprocess.skipped import Listed
+from preprocess.spelling import Option, OptionError
 from preprocess.task import ShardTask
 
 SHARD_NBYTES: Final = 256_000_000
@@ -49,19 +50,24 @@ class RunOptions:
     def __post_init__(self) -> None:
         """Refuse values outside their range."""
         if self.container not in CONTAINERS:
-            raise ValueError(f"container={self.container!r}: expected one of {sorted(CONTAINERS)}")
+            raise OptionError(
+                Option("container", self.container), f": expected one of {sorted(CONTAINERS)}"
+            )
         if self.shard_nbytes < 1:
-            raise ValueError(f"shard_nbytes={self.shard_nbytes}: expected at least 1")
+            raise OptionError(Option("shard_nbytes", self.shard_nbytes), ": expected at least 1")
         if self.workers is not None and self.workers < 1:
-            raise ValueError(f"workers={self.workers}: expected at least 1")
+            raise OptionError(Option("workers", self.workers), ": expected at least 1")
         if self.item_timeout is not None and not self.item_timeout > 0:
-            raise ValueError(f"item_timeout={self.item_timeout}: expected more than 0")
+            raise OptionError(Option("item_timeout", self.item_timeout), ": expected more than 0")
         if self.item_timeout is not None and self.backend == "threading":
-            raise ValueError("item_timeout: a thread cannot be ended; leave the backend out")
+            raise OptionError(
+                *(Option("item_timeout"), ": a thread cannot be ended; leave out "),
+                Option("backend", self.backend),
+            )
         if self.append and self.overwrite:
-            raise ValueError("append and overwrite exclude each other")
+            raise OptionError(Option("append"), " and ", Option("overwrite"), ": give one of them")
         if self.max_skipped < 0:
-            raise ValueError(f"max_skipped={self.max_skipped}: expected at least 0")
+            raise OptionError(Option("max_skipped", self.max_skipped), ": expected at least 0")
 
     def worker_count(self) -> int:
         """Return the workers to use: the cores that this process may use, unless named."""

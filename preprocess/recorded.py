@@ -1,14 +1,17 @@
 """How a finished dataset was asked for: its options again, out of its manifest and its report."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from loaders.errors import ShardsError
 from loaders.format.files import REPORT
 from loaders.format.spec import Manifest
 from preprocess.errors import OutputError, SourceError
-from preprocess.images.options import ImageOptions, MetadataOptions, SplitOptions
+from preprocess.images.beside import MetadataOptions, SplitOptions
+from preprocess.images.options import ImageOptions
 from preprocess.plan import SHARD_NBYTES, RunOptions
 from preprocess.tables.options import TableOptions
 from preprocess.tables.request import TableRequest
@@ -39,6 +42,20 @@ class Moved:
     metadata: Path | None = None
 
 
+@contextmanager
+def _of_this_version() -> Iterator[None]:
+    """Refuse recorded options that are not what this version of prep records."""
+    try:
+        yield
+    except ShardsError:
+        raise
+    except (AttributeError, LookupError, OverflowError, TypeError, ValueError) as error:
+        raise OutputError(
+            "the options in the manifest are not those of this version of prep "
+            f"({type(error).__name__}: {error}); prepare the dataset again with --overwrite"
+        ) from error
+
+
 @dataclass(frozen=True, slots=True)
 class Recorded:
     """What a dataset has recorded of how it was made.
@@ -60,6 +77,7 @@ class Recorded:
         """How many items were taken; None for all."""
         return self.aside.get("limit")
 
+    @_of_this_version()
     def run_options(self, workers: int | None) -> RunOptions:
         """Return how to run, so that shards are cut as they were."""
         return RunOptions(
@@ -68,6 +86,7 @@ class Recorded:
             workers=workers,
         )
 
+    @_of_this_version()
     def image_options(self) -> ImageOptions:
         """Return what was made of each photo.
 
@@ -107,6 +126,7 @@ class Recorded:
             )
         return path
 
+    @_of_this_version()
     def token_options(self) -> TokenOptions:
         """Return what was made of texts.
 
@@ -122,6 +142,7 @@ class Recorded:
         )
         return found
 
+    @_of_this_version()
     def table_request(self, source: Any, out: Path) -> TableRequest:
         """Return what was made of a table.
 
@@ -166,13 +187,7 @@ def _options(kind: Any, recorded: Mapping[str, Any], **given: Any) -> Any:
     What is not recorded changes no byte. Whether all is as it was, the hash of the recipe says.
     """
     names = [field.name for field in fields(kind) if field.name in recorded.keys() - given.keys()]
-    try:
-        return kind(**{name: _tuples(recorded[name]) for name in names}, **given)
-    except (TypeError, ValueError) as error:
-        raise OutputError(
-            f"the options in the manifest are not those of this version of prep ({error}); "
-            "prepare the dataset again with --overwrite"
-        ) from error
+    return kind(**{name: _tuples(recorded[name]) for name in names}, **given)
 
 
 def _tuples(value: Any) -> Any:

@@ -28,6 +28,9 @@ TEMPORARY: Final = "tmp-"
 REMOVED: Final = "removed-manifest.json"
 """The manifest of a dataset that is being removed: it names what is left of it."""
 
+ASKED_FOR: Final = "asked_for"
+"""Key of what a run that has begun was asked for: see `preprocess.asked_for`."""
+
 
 def is_begun(out: Path) -> bool:
     """Return whether there is anything of prep's in the folder that the work folder tells of."""
@@ -43,16 +46,24 @@ def _receipts(out: Path) -> list[Path]:
 def read_run_hash(out: Path) -> str | None:
     """Return which run is unfinished in the folder; None if it ended before it began."""
     try:
-        return str(_read_run(out)["run_hash"])
+        return str(read_begun(out)["run_hash"])
     except MissingShardError:
         return None
 
 
-def _read_run(out: Path) -> dict[str, Any]:
-    """Read what an unfinished run is, and which files beside its shards it may have written."""
+def read_begun(out: Path) -> dict[str, Any]:
+    """Read what an unfinished run is, and which files beside its shards it may have written.
+
+    Raises:
+        MissingShardError: There is none.
+        FormatError: What tells of it is damaged.
+    """
     path = out / WORK / RUN
     place = Place(str(path))
-    entry = place.mapping(read_json(path), {"run_hash", "files"})
+    known = place.partial_mapping(read_json(path), {"run_hash", "files", ASKED_FOR})
+    # Earlier versions of prep did not note what a run was asked for.
+    entry = place.mapping(known, {"run_hash", "files"} | ({ASKED_FOR} & known.keys()))
+    place.at("run_hash").text(entry["run_hash"])
     for name in place.at("files").sequence(entry["files"]):
         text = place.at("files").text(name)
         place.at("files").expect(
@@ -84,7 +95,7 @@ def remove_dataset(out: Path) -> None:
         sync_directory(out)
     begun = is_begun(out)
     with contextlib.suppress(MissingShardError):
-        _remove_files(out, [out / name for name in _read_run(out)["files"]])
+        _remove_files(out, [out / name for name in read_begun(out)["files"]])
     if removed.exists():
         manifest = Manifest.from_json(read_json(removed), str(removed))
         _remove_files(out, dataset_files(out, manifest))

@@ -1,5 +1,7 @@
 """`prep repair`: makes the bad files of a dataset again, byte for byte, and touches no other."""
 
+import glob
+import os
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -32,6 +34,7 @@ from preprocess.receipt import Receipt
 from preprocess.recorded import Moved, Recorded
 from preprocess.report import Report, read_aside
 from preprocess.run import report_of
+from preprocess.spelling import in_python
 from preprocess.tables.prepare import plan_table, run_table
 from preprocess.tokens.prepare import plan_tokens, run_tokens
 from preprocess.workers import OnProgress, write_shards
@@ -89,12 +92,25 @@ def repair_dataset(
         on_progress: Told (samples, skipped, bytes) as they are made, from worker threads.
 
     Raises:
-        SourceError: The source is not what it was; nothing was put in place.
+        SourceError: The source is not there, or not what it was; nothing was put in place.
         OutputError: The folder cannot be written, or how the dataset was made is not known.
         IncompleteError: There is no finished dataset.
         FormatError: The manifest itself is damaged: nothing says what belongs there.
     """
-    root = Path(path)
+    with in_python():
+        return repair_files(Path(path), source, moved, workers, on_progress)
+
+
+def repair_files(
+    root: Path,
+    source: Any,
+    moved: Moved,
+    workers: int | None = None,
+    on_progress: OnProgress = lambda *_: None,
+) -> RepairReport:
+    """Do what `repair_dataset` does, with errors that name flags."""
+    read_manifest(root)
+    _expect_there(root, source, moved)
     bad = check_dataset(root, full=True, workers=workers).bad
     if bad:
         manifest, aside = read_manifest(root), read_aside(root / REPORT)
@@ -108,6 +124,17 @@ def repair_dataset(
             claim.release(finished=True)
     check = check_dataset(root, workers=workers)
     return RepairReport(root, tuple(file.path for file in bad), check)
+
+
+def _expect_there(root: Path, source: Any, moved: Moved) -> None:
+    """Refuse what is not there, before a byte is read: also where nothing turns out to be bad."""
+    is_named = isinstance(source, str | Path)
+    if is_named and not (os.path.lexists(source) or glob.has_magic(str(source))):
+        raise SourceError(f"{source}: not found; give what {root} was made from")
+    for name in ("like", "masks", "boxes", "metadata"):
+        path = getattr(moved, name)
+        if path is not None and not path.exists():
+            raise SourceError(f"{path}: not found; give --{name} as it is now, or leave it out")
 
 
 @dataclass(frozen=True, slots=True)

@@ -164,7 +164,11 @@ def read_aside(path: Path) -> Mapping[str, Any]:
     Then the defaults are tried: the manifest's hash says whether they were used.
     """
     try:
-        aside = read_json(path)["aside"]
-        return {n: aside[n] for n, kind in _ASIDE.items() if isinstance(aside.get(n), kind)}
+        return known_aside(read_json(path)["aside"])
     except (MissingShardError, FormatError, KeyError, TypeError, AttributeError):
         return {}
+
+
+def known_aside(aside: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what is known, and as it should be, of what was told beside a manifest."""
+    return {n: aside[n] for n, kind in _ASIDE.items() if isinstance(aside.get(n), kind)}

@@ -3,9 +3,9 @@
     python -m tests.fuzz [--count 1000000] [--seed 0]
 
 Each input is a file of a small dataset with some bytes, or some values of its JSON, changed; the
-checksums that would give it away are made to fit. Whatever comes, opening and reading must end with
-samples or with a FormatError, MissingShardError, IncompleteError or SelectionError, without using
-much memory, and without looking at a file outside the folder.
+checksums that would give it away are made to fit. Whatever comes, opening, reading and showing must
+end with samples or with an error of ours, without using much memory, and without looking at a file
+outside the folder.
 """
 
 import argparse
@@ -18,6 +18,7 @@ import shutil
 import sys
 import tempfile
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -35,11 +36,24 @@ from loaders import (
     open_tokens,
 )
 from loaders.format.files import crc32c_digits, to_json
+from loaders.format.spec import read_manifest
 from preprocess.check import check_dataset
+from preprocess.commands.described import dataset_texts, describe_dataset
+from preprocess.errors import OutputError, SourceError
 from preprocess.receipt import parse_receipt
+from preprocess.recorded import Moved, Recorded
+from preprocess.report import read_aside
+from preprocess.tables.like import read_like
 from tests.small_datasets import KINDS, prepare, write_source
 
-ALLOWED = (FormatError, MissingShardError, IncompleteError, SelectionError)
+ALLOWED = (
+    FormatError,
+    IncompleteError,
+    MissingShardError,
+    OutputError,
+    SelectionError,
+    SourceError,
+)
 
 MEMORY = 3 << 30
 """Bytes of address space beside what is in use: an absurd allocation fails."""
@@ -160,6 +174,20 @@ def read_any(kind: str, path: Path) -> None:
         data.__getitems__([0, len(data) - 1])
 
 
+def describe_any(kind: str, path: Path) -> None:
+    """Show what a dataset holds, and read how it was made, as commands do."""
+    list(dataset_texts(path, describe_dataset(path)))
+    recorded = Recorded(path, read_manifest(path), read_aside(path / "report.json"), Moved())
+    if kind.endswith("images"):
+        recorded.image_options()
+    elif kind.endswith("table"):
+        recorded.table_request(path, path)
+        read_like(path)
+    else:
+        recorded.token_options()
+    recorded.run_options(workers=1)
+
+
 def targets(folder: Path) -> list[Target]:
     """Prepare small datasets, and return their files with what reads them."""
     found: list[Target] = []
@@ -171,6 +199,7 @@ def targets(folder: Path) -> list[Target]:
             prepare(kind, container, write_source(kind, place), out)
             reader = _reader(kind, out)
             found += [(out / "manifest.json", reader)] * 12
+            found += [(out / "manifest.json", _describer(kind, out))] * 4
             shards = sorted(path for path in out.rglob("train/**/*") if path.is_file())
             found += [(path, reader) for path in (shards[0], shards[-1])]
             found += [(path, reader) for path in sorted(out.rglob("table/**/*.json"))] * 4
@@ -183,6 +212,10 @@ def targets(folder: Path) -> list[Target]:
 
 def _reader(kind: str, out: Path) -> Callable[[], Any]:
     return lambda: read_any(kind, out)
+
+
+def _describer(kind: str, out: Path) -> Callable[[], Any]:
+    return lambda: describe_any(kind, out)
 
 
 def _checker(out: Path) -> Callable[[], Any]:
@@ -266,23 +299,28 @@ def fuzz(count: int, seed: int, folder: Path) -> Counter[str]:
     """Try so many inputs; return how often what came.
 
     Raises:
-        AssertionError: A reader did anything but refuse or read; the message says how to do it
-            again.
+        AssertionError: A reader did anything but refuse or read; the message names an input for
+            each place in which that happened, and says how to do it again.
     """
     outside = watch_opens(folder)
     found = targets(folder)
     wholes = {path: path.read_bytes() for path, _ in found}
     counted: Counter[str] = Counter()
+    broken: dict[str, str] = {}
     for number in range(count):
         rng = random.Random(f"{seed} {number}")
         path, read = rng.choice(found)
+        name = f"seed {seed}, input {number}, {path.relative_to(folder)}"
         try:
             counted[try_one(path, read, wholes[path], rng)] += 1
-        except Exception as error:
-            message = f"seed {seed}, input {number}, {path}: {type(error).__name__}: {error}"
-            raise AssertionError(message) from error
+        except Exception as error:  # noqa: BLE001 - goes on, to name every place
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            where = f"{place.filename}:{place.lineno}"
+            broken.setdefault(where, f"{name}: {where}: {type(error).__name__}: {error}")
         if outside:
-            raise AssertionError(f"seed {seed}, input {number}, {path}: opened {outside}")
+            broken.setdefault(outside[0], f"{name}: opened {outside}")
+            outside.clear()
+    assert not broken, "\n".join(broken.values())
     return counted
 
 

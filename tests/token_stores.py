@@ -1,4 +1,4 @@
-"""Small tokens datasets out of arrays, written through the format alone."""
+"""Small datasets out of arrays, mostly of tokens, written through the format alone."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -8,6 +8,7 @@ import numpy as np
 from google_crc32c import value as crc32c
 from numpy.typing import NDArray
 
+from loaders.format.codecs import encode_sample
 from loaders.format.containers import CONTAINERS
 from loaders.format.fields import FieldSpec
 from loaders.format.spec import Container, Manifest
@@ -50,37 +51,42 @@ def write_store(
         source_hash="0" * 64,
         classes=(),
         skipped=0,
-        splits={name: _write_split(root, name, fields, shards, container) for name in splits},
+        splits={name: write_split(root, name, fields, shards, container) for name in splits},
     )
-    root.mkdir(parents=True, exist_ok=True)
-    for name, data in CONTAINERS[container].group_files(manifest).items():
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_bytes(data)
-    (root / "manifest.json").write_bytes(manifest.to_bytes())
+    write_manifest(root, manifest)
     return root
 
 
-def _write_split(
+def write_manifest(root: Path, manifest: Manifest) -> None:
+    """Write what describes shards that were written."""
+    root.mkdir(parents=True, exist_ok=True)
+    for name, data in CONTAINERS[manifest.container].group_files(manifest).items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(data)
+    (root / "manifest.json").write_bytes(manifest.to_bytes())
+
+
+def write_split(
     root: Path,
     split: str,
     fields: Sequence[FieldSpec],
     shards: Sequence[Mapping[str, Rows]],
     container: Container,
 ) -> SplitSpec:
+    """Write the shards of a split, and return what describes them; samples may be encoded."""
     counts = tuple(len(shard[fields[0].name]) for shard in shards)
-    values = {
-        field.name: tuple(sum(len(row) for row in shard[field.name]) for shard in shards)
-        for field in fields
-        if field.ragged
-    }
+    values: dict[str, list[int]] = {}
     files: dict[str, list[tuple[int, str]]] = {}
     for index, shard in enumerate(shards):
         for field in fields:
-            for column, array in _columns(field, shard[field.name]):
+            for column, array, sizes in _columns(field, shard[field.name]):
                 facts = (0, f"{0:08x}")
                 if counts[index]:
-                    facts = _write_column(root, split, index, column, array, container)
+                    path = CONTAINERS[container].shard_path(root, split, index, column, None)
+                    facts = _write_column(path, column, array, sizes, container)
                 files.setdefault(column.name, []).append(facts)
+                if column.role == "values":
+                    values.setdefault(column.name, []).append(len(array))
     return SplitSpec(
         fields=tuple(fields),
         capacity=None,
@@ -94,29 +100,42 @@ def _write_split(
         },
         statistics={},
         class_counts=None,
-        values=values,
+        values={name: tuple(counts) for name, counts in values.items()},
     )
 
 
-def _columns(field: FieldSpec, rows: Rows) -> Iterable[tuple[FieldSpec, NDArray[Any]]]:
-    if not field.ragged:
+Sizes = NDArray[np.int64]
+
+
+def _columns(
+    field: FieldSpec, rows: Rows
+) -> Iterable[tuple[FieldSpec, NDArray[Any], Sizes | None]]:
+    """Yield the columns of a field; of samples in chunks also how many bytes each has."""
+    if not field.varies:
         whole = np.array(rows, field.numpy_dtype).reshape(len(rows), *field.shape)
-        return [(field, whole)]
-    values, offsets = field.columns()
-    flat = np.concatenate([np.empty((0, *field.shape), field.numpy_dtype), *rows]).astype(
-        field.numpy_dtype
-    )
-    ends = np.cumsum([0, *map(len, rows)]).astype(offsets.numpy_dtype)
-    return [(values, flat), (offsets, ends)]
+        return [(field, whole, None)]
+    if field.encoding is not None:
+        packed = [encode_sample(field.encoding, row) for row in rows]
+        rows = [np.frombuffer(data, np.uint8) for data in packed]
+    sizes = np.array([len(row) for row in rows], np.int64)
+    values, offsets = (field, None) if field.in_chunks else field.columns()
+    empty = np.empty(0, np.uint8)
+    if field.encoding is None:
+        empty = np.empty((0, *field.shape), field.numpy_dtype)
+    flat = np.concatenate([empty, *rows]).astype(empty.dtype)
+    if offsets is None:
+        return [(values, flat, sizes)]
+    ends = np.concatenate(([0], np.cumsum(sizes))).astype(offsets.numpy_dtype)
+    return [(values, flat, None), (offsets, ends, None)]
 
 
 def _write_column(
-    root: Path, split: str, index: int, column: FieldSpec, array: NDArray[Any], container: Container
+    path: Path, column: FieldSpec, array: NDArray[Any], sizes: Sizes | None, container: Container
 ) -> tuple[int, str]:
-    form = CONTAINERS[container]
-    path = form.shard_path(root, split, index, column, None)
+    form, count = CONTAINERS[container], len(array) if sizes is None else len(sizes)
     path.parent.mkdir(parents=True, exist_ok=True)
-    data = form.prefix(column, len(array)) + array.tobytes() + form.suffix(column, len(array), None)
+    suffix = form.suffix(column, count, None, sizes)
+    data = form.prefix(column, count) + array.tobytes() + suffix
     path.write_bytes(data)
     return len(data), f"{crc32c(data):08x}"
 

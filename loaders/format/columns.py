@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from loaders.errors import FormatError
 from loaders.format.containers import CONTAINERS
 from loaders.format.fields import FieldSpec
-from loaders.format.files import Place, expect_inside
+from loaders.format.files import expect_inside
+from loaders.format.maps import Place
 from loaders.format.promised import expect_checksum
 from loaders.format.spec import Manifest
 from loaders.format.zarr_store import open_chunks

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from loaders.format import tensor, zarr_store
 from loaders.format.fields import FieldSpec
-from loaders.format.files import Place
+from loaders.format.maps import Place
 from loaders.format.spec import Manifest
 
 

@@ -1,8 +1,14 @@
-"""CRC-32C of data whose first bytes change after the rest was summed."""
+"""CRC-32C of large data beside other threads, and where first bytes change after the rest."""
 
+import ctypes
+from collections.abc import Callable
+from functools import lru_cache
 from typing import Final
 
+import google_crc32c
+import numpy as np
 from google_crc32c import value
+from numpy.typing import NDArray
 
 _POLYNOMIAL: Final = 0x82F63B78
 """Castagnoli's, with the lowest bit for the highest power, as the checksum itself has it."""
@@ -10,6 +16,36 @@ _POLYNOMIAL: Final = 0x82F63B78
 _ONE: Final = 1 << 31
 _BYTE: Final = 1 << 23
 """The powers 0 and 8 of x."""
+
+
+_LARGE: Final = 1 << 14
+"""Bytes from which other threads run on meanwhile: the call takes 2 microseconds more."""
+
+
+def checksum(data: NDArray[np.uint8]) -> int:
+    """Return the CRC-32C of [bytes] uint8, C-contiguous; of large ones other threads run on.
+
+    `google_crc32c` holds the interpreter while it sums. Of photos compressed by Blosc that was a
+    seventh of the time that a thread takes to decode one, in which no other could decode.
+    """
+    extend = _extend() if len(data) >= _LARGE else None
+    return int(value(data)) if extend is None else extend(0, data.ctypes.data, len(data))
+
+
+@lru_cache(maxsize=1)
+def _extend() -> Callable[[int, int, int], int] | None:
+    """Return the C function that `google_crc32c` calls; None where it was built without one.
+
+    Source:
+        https://github.com/google/crc32c, include/crc32c/crc32c.h: uint32_t crc32c_extend(uint32_t
+        crc, const uint8_t* data, size_t count).
+    """
+    module = getattr(google_crc32c, "_crc32c", None)  # none where it is written in Python
+    found = getattr(ctypes.CDLL(module.__file__), "crc32c_extend", None) if module else None
+    if found is not None:
+        found.restype = ctypes.c_uint32
+        found.argtypes = (ctypes.c_uint32, ctypes.c_void_p, ctypes.c_size_t)
+    return found
 
 
 def with_other_start(whole: int, before: bytes, after: bytes, rest: int) -> int:

@@ -1,21 +1,16 @@
-"""Files, whole or absent: names, atomic writes, maps and checksums shared by both containers."""
+"""Files, whole or absent: names, atomic writes and checksums shared by both containers."""
 
 import contextlib
-import errno
 import json
 import math
-import mmap
 import os
-import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
 from google_crc32c import extend
-from numpy.typing import NDArray
 
-from loaders.errors import FormatError, MissingShardError, ShardsError
+from loaders.errors import FormatError, MissingShardError
 
 MANIFEST: Final = "manifest.json"
 """Written last: a folder is a dataset exactly when this file is there."""
@@ -32,6 +27,9 @@ _MAX_DEPTH: Final = 32
 """Levels of a JSON document: far above any manifest, far below any limit of Python's."""
 
 _NESTED: Final = frozenset({dict, list})
+
+_OPEN_FILES: Final = 64
+"""Files that are open at a time, at most: a process may have no more than some hundred."""
 
 CHECKSUM_BLOCK: Final = 1 << 20
 """Bytes per read: large enough for full speed, small enough to stay in the processor's cache."""
@@ -138,18 +136,46 @@ def write_atomically(
     Raises:
         OSError: The file could not be written whole; then `path` is as it was.
     """
-    temporary = (work or path.parent) / f"tmp-{os.getpid()}-{path.name}"
-    made = [folder for folder in path.parents if not folder.exists()]
+    write_together({path: data}, work=work or path.parent)
+
+
+def write_together(files: Mapping[Path, bytes | Iterable[bytes]], *, work: Path) -> None:
+    """Write each file as `write_atomically` does, and wait for the disk once and not for each.
+
+    Args:
+        files: Path -> bytes, in the order in which they get their names.
+        work: Folder on the same file system for the temporary files.
+
+    Raises:
+        OSError: As for `write_atomically`; files before this one may be there.
+    """
+    waiting = list(files.items())
+    for first in range(0, len(waiting), _OPEN_FILES):
+        _write_group(waiting[first : first + _OPEN_FILES], work)
+
+
+def _write_group(files: Sequence[tuple[Path, bytes | Iterable[bytes]]], work: Path) -> None:
+    tag = f"tmp-{os.getpid()}"
+    named = [(work / f"{tag}-{n}-{path.name}", path) for n, (path, _) in enumerate(files)]
+    paths = [path for path, _ in files]
+    made = [folder for path in paths for folder in path.parents if not folder.exists()]
     try:
-        with temporary.open("wb", buffering=0) as file:
-            for part in [data] if isinstance(data, bytes) else data:
-                write_all(file.fileno(), part)
-            os.fsync(file.fileno())
-        publish(temporary, path)
+        with contextlib.ExitStack() as stack:
+            opened = []
+            for (temporary, _), (_, data) in zip(named, files, strict=True):
+                file = stack.enter_context(temporary.open("wb", buffering=0))
+                opened.append(file)
+                for part in [data] if isinstance(data, bytes) else data:
+                    write_all(file.fileno(), part)
+            for file in opened:
+                os.fsync(file.fileno())
+        for temporary, path in named:
+            publish(temporary, path)
     except BaseException:
-        temporary.unlink(missing_ok=True)
+        for temporary, _ in named:
+            temporary.unlink(missing_ok=True)
         raise
-    for folder in (path.parent, *(folder.parent for folder in made)):
+    for folder in dict.fromkeys(path.parent for path in (*paths, *made)):
         sync_directory(folder)
 
 
@@ -190,96 +216,3 @@ def checksum(path: Path) -> str:
 def crc32c_digits(data: bytes) -> str:
     """Return the CRC-32C of some bytes as 8 hexadecimal digits."""
     return f"{extend(0, data):08x}"
-
-
-Place = Callable[[int, int], NDArray[np.uint8]]
-"""Maps an open file, read-only: (descriptor, bytes) -> [bytes] uint8. Raises OSError."""
-
-
-def map_file(path: Path, nbytes: int, place: Place | None = None) -> NDArray[np.uint8]:
-    """Map a file of known size, read-only.
-
-    Args:
-        path: The file.
-        nbytes: The size that the manifest promises.
-        place: Maps it; anywhere by default.
-
-    Returns:
-        [nbytes] uint8, not writable; the map is closed when the last view of it is gone.
-
-    Raises:
-        MissingShardError: The file is not there.
-        FormatError: It is not a regular file or has another size.
-        ShardsError: The process has too many maps, or no addresses left.
-    """
-    try:
-        # Never block on a FIFO that took the file's place.
-        descriptor = _open_for_map(path)
-    except FileNotFoundError as error:
-        raise MissingShardError(
-            f"{path}: not found, the manifest names it; copy it again, or prepare the dataset "
-            "again with --overwrite"
-        ) from error
-    except OSError as error:
-        raise FormatError(f"{path}: cannot be opened: {error.strerror}") from error
-    try:
-        found = os.fstat(descriptor).st_size
-        if found != nbytes:
-            raise FormatError(
-                f"{path}: {found} bytes, manifest says {nbytes}; "
-                'run "prep check" or prepare it again'
-            )
-        if nbytes == 0:
-            return np.empty(0, np.uint8)
-        return (place or _map)(descriptor, nbytes)
-    except OSError as error:
-        if error.errno == errno.ENOMEM:
-            raise ShardsError(
-                f"{path}: no room for another map of {nbytes:,} bytes: raise the number of maps of "
-                'a process ("sysctl vm.max_map_count"), where it is limited its addresses '
-                '("ulimit -v"), or prepare the dataset with a larger --shard-size'
-            ) from error
-        raise FormatError(f"{path}: cannot be mapped: {error.strerror}") from error
-    finally:
-        os.close(descriptor)
-
-
-def _open_for_map(path: Path) -> int:
-    flags = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
-    try:
-        return os.open(path, flags)
-    except OSError as error:
-        if error.errno != errno.EMFILE or not _raise_descriptor_limit():
-            raise
-        return os.open(path, flags)
-
-
-def _map(descriptor: int, nbytes: int) -> NDArray[np.uint8]:
-    # NOTE [ One map, no descriptor ]
-    # Python before 3.13 keeps a descriptor for the life of each map, so 1,000 shards of three
-    # fields would pass the usual soft limit of 1,024. There the soft limit is raised to the hard
-    # one when it is met, as Go's runtime does at start-up.
-    if sys.version_info >= (3, 13):
-        untracked = mmap.mmap(descriptor, nbytes, access=mmap.ACCESS_READ, trackfd=False)
-        return np.frombuffer(untracked, np.uint8)
-    try:
-        found = mmap.mmap(descriptor, nbytes, access=mmap.ACCESS_READ)
-    except OSError as error:
-        if error.errno != errno.EMFILE or not _raise_descriptor_limit():
-            raise
-        found = mmap.mmap(descriptor, nbytes, access=mmap.ACCESS_READ)
-    return np.frombuffer(found, np.uint8)
-
-
-def _raise_descriptor_limit() -> bool:
-    with contextlib.suppress(ImportError, ValueError, OSError):
-        import resource
-
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        if soft != hard:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-            return True
-    raise ShardsError(
-        'too many open files for this dataset; raise the limit ("ulimit -n") or prepare it with a '
-        "larger --shard-size"
-    )

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from loaders.errors import FormatError
 from loaders.format.fields import FieldSpec
-from loaders.format.files import Place, map_file
+from loaders.format.maps import Place, map_file
 from loaders.format.spec import Manifest
 
 _COUNT_DIGITS: Final = 21

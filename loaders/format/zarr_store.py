@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from loaders.errors import FormatError
 from loaders.format.fields import FieldSpec
-from loaders.format.files import Place, map_file
+from loaders.format.maps import Place, map_file
 from loaders.format.zarr_metadata import group_files, is_apart, is_sharded
 
 __all__ = [

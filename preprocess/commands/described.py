@@ -1,12 +1,15 @@
 """What `prep info` says of a dataset, and what it shares with what a dry run says of a plan."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 from loaders.format.fields import FieldSpec
-from loaders.format.spec import Manifest
+from loaders.format.spec import Manifest, read_manifest
+from preprocess.images.info import buckets_text, describe_buckets
 from preprocess.items import printable
 from preprocess.report import human_nbytes
+from preprocess.tables.info import describe_table, table_text
 from preprocess.tables.options import TableOptions
 
 SHOWN: Final = 8
@@ -43,8 +46,41 @@ def classes_text(classes: list[str]) -> str:
     return f"classes: {len(classes):,} ({shown}{', ...' if len(classes) > SHOWN else ''})"
 
 
-def describe(manifest: Manifest) -> dict[str, Any]:
-    """Return what a dataset holds, as JSON values."""
+def describe_dataset(path: Path) -> dict[str, Any]:
+    """Return what a dataset holds, as JSON values.
+
+    Raises:
+        IncompleteError: There is no finished dataset.
+        MissingShardError: A file that belongs to it is not there.
+        FormatError: It is damaged.
+    """
+    manifest = read_manifest(path)
+    found = _describe(manifest)
+    if manifest.kind == "tokens":
+        from preprocess.tokens.info import describe_tokens
+
+        found["tokens"] = describe_tokens(manifest, path)
+    more = {
+        "buckets": describe_buckets(manifest, path),
+        "table": describe_table(manifest, path),
+    }
+    return {**found, **{name: part for name, part in more.items() if part is not None}}
+
+
+def dataset_texts(path: Path, described: dict[str, Any]) -> Iterator[str]:
+    """Yield what `describe_dataset` has found, for people."""
+    yield _info_text(path, described)
+    if "buckets" in described:
+        yield buckets_text(described["buckets"])
+    if "table" in described:
+        yield table_text(described["table"])
+    if "tokens" in described:
+        from preprocess.tokens.info import tokens_text
+
+        yield tokens_text(described["tokens"])
+
+
+def _describe(manifest: Manifest) -> dict[str, Any]:
     return {
         "container": manifest.container,
         "kind": manifest.kind,
@@ -86,8 +122,7 @@ def describe(manifest: Manifest) -> dict[str, Any]:
     }
 
 
-def info_text(path: Path, described: dict[str, Any]) -> str:
-    """Return what a dataset holds, for people."""
+def _info_text(path: Path, described: dict[str, Any]) -> str:
     lines = [
         (
             f"{path}: {described['kind']} in {described['container']} shards, "

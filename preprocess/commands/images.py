@@ -7,6 +7,7 @@ import click
 
 from preprocess.commands.prepare import (
     FOLDER,
+    Looks,
     carry_out,
     make_run_options,
     preparing_options,
@@ -16,12 +17,12 @@ from preprocess.values import ImageSizes, SizesCommand, join_sizes
 
 if TYPE_CHECKING:
     from preprocess.folders import LabelMode
+    from preprocess.images.beside import MetadataOptions
     from preprocess.images.options import (
         Alpha,
         Background,
         Fitted,
         ImageOptions,
-        MetadataOptions,
     )
     from preprocess.images.policy import Depth, Icc, Pages
     from preprocess.images.resize import Resample
@@ -238,64 +239,62 @@ def images(ctx: click.Context, /, **options: Any) -> None:
     is read and decoded once for all sizes. Unreadable files are skipped, and listed with their
     cause in OUT/skipped.jsonl. The same command again goes on where an interrupted one ended.
     """
-    if options["compress"] is not None and options["container"] != "zarr":
-        raise click.UsageError("--compress: only with --format zarr, whose chunks hold it")
     chosen, run_options = _image_options(options), make_run_options(options)
+    from preprocess.images.bucket_preview import preview_buckets
     from preprocess.images.compare import compare_storage
     from preprocess.images.prepare import plan_images
 
     plan = plan_images(options["source"], options["out"], chosen, run_options, options["limit"])
-    carry_out(ctx, plan, run_options, options, compare=partial(compare_storage, plan))
+    looks = Looks(partial(compare_storage, plan), partial(preview_buckets, plan))
+    carry_out(ctx, plan, run_options, options, looks=looks)
 
 
 def _image_options(options: dict[str, Any]) -> "ImageOptions":
-    from preprocess.images.options import ImageOptions, SplitOptions
+    from preprocess.images.beside import SplitOptions
+    from preprocess.images.options import ImageOptions
 
-    try:
-        return ImageOptions(
-            sizes=options["sizes"],
-            grayscale=options["grayscale"],
-            fit=cast("Fitted", options["fit"]),
-            bucket_step=options["bucket_step"],
-            bucket_ratio=options["bucket_ratio"],
-            resample=cast("Resample", options["resample"]),
-            background=cast("Background", options["background"]),
-            icc=cast("Icc", options["icc"]),
-            alpha=cast("Alpha | None", options["alpha"]),
-            depth=cast("Depth", int(options["depth"])),
-            pages=cast("Pages", options["pages"]),
-            labels=cast("LabelMode", options["labels"]),
-            max_pixels=options["max_pixels"],
-            follow_links=options["follow_links"],
-            no_upscale=options["no_upscale"],
-            margin=options["margin"],
-            transforms=options["transforms"],
-            masks=options["masks"],
-            mask_classes=options["mask_classes"],
-            mask_depth=cast("Depth", int(options["mask_depth"])),
-            mask_padding=options["mask_padding"],
-            boxes=options["boxes"],
-            metadata=_metadata_options(options),
-            store=cast("Store", options["store"]),
-            quality=options["quality"],
-            compress=cast("Compression | None", options["compress"]),
-            key_bytes=options["key_bytes"],
-            splits=SplitOptions(
-                validation=options["validation"],
-                test=options["test"],
-                seed=options["split_seed"],
-                stratify=options["stratify"],
-                group_by=options["group_by"],
-                column=options["split_column"],
-                allow_leaks=options["allow_leaks"],
-            ),
-        )
-    except ValueError as error:
-        raise click.UsageError(str(error)) from error
+    return ImageOptions(
+        sizes=options["sizes"],
+        grayscale=options["grayscale"],
+        fit=cast("Fitted", options["fit"]),
+        bucket_step=options["bucket_step"],
+        bucket_ratio=options["bucket_ratio"],
+        resample=cast("Resample", options["resample"]),
+        background=cast("Background", options["background"]),
+        icc=cast("Icc", options["icc"]),
+        alpha=cast("Alpha | None", options["alpha"]),
+        depth=cast("Depth", int(options["depth"])),
+        pages=cast("Pages", options["pages"]),
+        labels=cast("LabelMode", options["labels"]),
+        max_pixels=options["max_pixels"],
+        follow_links=options["follow_links"],
+        no_upscale=options["no_upscale"],
+        margin=options["margin"],
+        transforms=options["transforms"],
+        masks=options["masks"],
+        mask_classes=options["mask_classes"],
+        mask_depth=cast("Depth", int(options["mask_depth"])),
+        mask_padding=options["mask_padding"],
+        boxes=options["boxes"],
+        metadata=_metadata_options(options),
+        store=cast("Store", options["store"]),
+        quality=options["quality"],
+        compress=cast("Compression | None", options["compress"]),
+        key_bytes=options["key_bytes"],
+        splits=SplitOptions(
+            validation=options["validation"],
+            test=options["test"],
+            seed=options["split_seed"],
+            stratify=options["stratify"],
+            group_by=options["group_by"],
+            column=options["split_column"],
+            allow_leaks=options["allow_leaks"],
+        ),
+    )
 
 
 def _metadata_options(options: dict[str, Any]) -> "MetadataOptions | None":
-    from preprocess.images.options import MetadataOptions
+    from preprocess.images.beside import MetadataOptions
 
     if options["metadata"] is None:
         for name in ("label", "multi_label", "target"):

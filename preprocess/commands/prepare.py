@@ -1,15 +1,19 @@
 """What all commands that prepare data share: their options, and how a plan is carried out."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import click
 
+from preprocess.spelling import OptionError
 from preprocess.values import ByteCount, Folder, check_backend
 
 if TYPE_CHECKING:
     from loaders.format.spec import Container
+    from preprocess.images.bucket_preview import BucketPreview
     from preprocess.images.compare import Measured
     from preprocess.plan import Plan, RunOptions
     from preprocess.report import Report
@@ -130,6 +134,7 @@ def preparing_options(
     )
 
     def decorate(command: Command) -> Command:
+        command = _refusing_flags(command)
         for option in reversed(options):
             command = option(command)
         return command
@@ -137,14 +142,36 @@ def preparing_options(
     return decorate
 
 
+def _refusing_flags(command: Command) -> Command:
+    """Return a command that names flags where a record of options names its keywords."""
+
+    @wraps(command)
+    def carry_out(*args: Any, **options: Any) -> Any:
+        try:
+            return command(*args, **options)
+        except OptionError as error:
+            raise click.UsageError(error.as_typed) from error
+
+    return cast("Command", carry_out)
+
+
+@dataclass(frozen=True, slots=True)
+class Looks:
+    """What a dry run finds out of the items themselves.
+
+    Attributes:
+        storage: Measures ways to store them.
+        buckets: Counts the photos of each bucket, where there are buckets.
+    """
+
+    storage: "Callable[[], list[Measured]]"
+    buckets: "Callable[[], list[BucketPreview]]"
+
+
 def make_run_options(options: dict[str, Any]) -> "RunOptions":
     """Return the shared options as the record that a run takes."""
     from preprocess.plan import RunOptions
 
-    if options["item_timeout"] is not None and options["backend"] == "threading":
-        raise click.UsageError("--item-timeout: a thread cannot be ended; leave --backend out")
-    if options["append"] and options["overwrite"]:
-        raise click.UsageError("--append and --overwrite: give one of them")
     return RunOptions(
         container=cast("Container", options["container"]),
         shard_nbytes=options["shard_nbytes"],
@@ -163,7 +190,7 @@ def carry_out(
     run_options: "RunOptions",
     options: dict[str, Any],
     runner: "Callable[[Plan, RunOptions, OnProgress], Report] | None" = None,
-    compare: "Callable[[], list[Measured]] | None" = None,
+    looks: "Looks | None" = None,
 ) -> None:
     """Do what a plan says, or say it on a dry run; report, and choose the exit code.
 
@@ -173,7 +200,7 @@ def carry_out(
         run_options: How to do it.
         options: Of the command.
         runner: Does it; `preprocess.run.run` by default.
-        compare: Measures ways to store it, for a dry run.
+        looks: At the photos themselves, for a dry run.
     """
     from preprocess.commands.terminal import (
         check_plan,
@@ -186,9 +213,10 @@ def carry_out(
 
     if options["dry_run"]:
         check_plan(plan, overwrite=run_options.overwrite)
-        storage = None if compare is None else compare()
+        storage = None if looks is None else looks.storage()
+        buckets = None if looks is None else looks.buckets()
         overwrite, as_json = run_options.overwrite, options["as_json"]
-        print_plan(plan, storage, overwrite=overwrite, as_json=as_json)
+        print_plan(plan, storage, buckets, overwrite=overwrite, as_json=as_json)
         return
     ctx.meta[INTERRUPTED] = "; finished shards are kept, the same command goes on from there"
     with progress_bar(plan) as on_progress:

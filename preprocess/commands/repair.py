@@ -28,20 +28,16 @@ def repair(ctx: click.Context, /, path: Path, source: Path, **options: Any) -> N
     """
     from preprocess.commands.terminal import check_text, print_json, print_text
     from preprocess.recorded import Moved
-    from preprocess.repair import repair_dataset
+    from preprocess.repair import repair_files
 
-    report = repair_dataset(
-        path,
-        source,
-        workers=options["workers"],
-        moved=Moved(
-            tokenizer=options["tokenizer"],
-            like=options["like"],
-            masks=options["masks"],
-            boxes=options["boxes"],
-            metadata=options["metadata"],
-        ),
+    moved = Moved(
+        tokenizer=options["tokenizer"],
+        like=options["like"],
+        masks=options["masks"],
+        boxes=options["boxes"],
+        metadata=options["metadata"],
     )
+    report = repair_files(path, source, moved, options["workers"])
     if options["as_json"]:
         print_json(report.to_json())
     else:

@@ -1,6 +1,5 @@
 """`prep table`: options -> one call -> report."""
 
-import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +16,7 @@ from preprocess.commands.prepare import (
     split_options,
 )
 from preprocess.commands.tokens import GlobCommand
+from preprocess.spelling import Option, OptionError
 
 if TYPE_CHECKING:
     from preprocess.plan import RunOptions
@@ -167,21 +167,16 @@ def _request(options: dict[str, Any]) -> "TableRequest":
     from preprocess.tables.toml import read_wishes
 
     schema = options["schema"]
-    try:
-        return TableRequest(
-            source=options["source"],
-            out=options["out"],
-            options=_table_options(options),
-            wishes={} if schema is None else read_wishes(schema),
-            like=options["like"],
-            out_of_range=options["out_of_range"],
-            limit=options["limit"],
-            follow_links=options["follow_links"],
-        )
-    except ValueError as error:
-        # The first word is the name of the option.
-        said = re.sub(r"^\w+", lambda name: f"--{name[0].replace('_', '-')}", str(error))
-        raise click.UsageError(said) from error
+    return TableRequest(
+        source=options["source"],
+        out=options["out"],
+        options=_table_options(options),
+        wishes={} if schema is None else read_wishes(schema),
+        like=options["like"],
+        out_of_range=options["out_of_range"],
+        limit=options["limit"],
+        follow_links=options["follow_links"],
+    )
 
 
 def _table_options(options: dict[str, Any]) -> "TableOptions":
@@ -209,5 +204,7 @@ def _buckets(given: str) -> tuple[str, int]:
     """Read NAME=N."""
     name, equals, count = given.rpartition("=")
     if not equals or not count.isascii() or not count.isdigit() or len(count) > 10:
-        raise ValueError(f"hash_buckets={given!r}: expected NAME=N, such as user_id=100000")
+        raise OptionError(
+            Option("hash_buckets", given), ": expected NAME=N, such as user_id=100000"
+        )
     return name, int(count)

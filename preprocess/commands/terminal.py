@@ -20,6 +20,7 @@ from preprocess.commands.described import (
     split_text,
 )
 from preprocess.errors import OutputError
+from preprocess.images.bucket_preview import BucketPreview, preview_lines
 from preprocess.images.compare import Measured, storage_lines
 from preprocess.items import printable
 from preprocess.output import check_room, find_complete, replaced_nbytes
@@ -160,13 +161,28 @@ def describe_plan(plan: Plan, *, overwrite: bool) -> dict[str, Any]:
 
 
 def print_plan(
-    plan: Plan, storage: Sequence[Measured] | None = None, *, overwrite: bool, as_json: bool
+    plan: Plan,
+    storage: Sequence[Measured] | None = None,
+    buckets: Sequence[BucketPreview] | None = None,
+    *,
+    overwrite: bool,
+    as_json: bool,
 ) -> None:
-    """Print what a run would write, and what other ways to store it would take."""
+    """Print what a run would write, to which buckets, and what other ways to store it would take.
+
+    Args:
+        plan: What it would do.
+        storage: Ways to store it, as measured.
+        buckets: The buckets that photos go to.
+        overwrite: Whether what is there is removed first.
+        as_json: Print JSON.
+    """
     described = describe_plan(plan, overwrite=overwrite)
     if as_json:
         if storage is not None:
             described["storage"] = [way.to_json() for way in storage]
+        for one in buckets or ():
+            described.setdefault("buckets", {}).setdefault(one.split, {})[one.size] = one.to_json()
         print_json(described)
         return
     lines = []
@@ -183,6 +199,7 @@ def print_plan(
     if left != nbytes:
         lines.append(f"of these, still to do: {human_nbytes(left)} ({left:,} bytes)")
     lines.append(f"free there: {human_nbytes(described['nbytes_free'])}")
+    lines += preview_lines(buckets or ())
     if storage is not None:
         lines += storage_lines(storage, human_nbytes)
     print_text("\n".join(lines))

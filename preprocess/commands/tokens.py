@@ -2,7 +2,6 @@
 
 import gc
 import logging
-import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -262,40 +261,33 @@ def _token_options(options: dict[str, Any]) -> "TokenOptions":
     chat = options["layout"] == "chat"
     own_key = "messages" if chat else "text"
     keys = [key for given in options["metadata_keys"] for key in given.split(",")]
-    try:
-        return TokenOptions(
-            tokenizer=name_tokenizer(
-                options["tokenizer"], options["tiktoken_pattern"], options["eos"]
-            ),
-            layout=options["layout"],
-            length=options["length"],
-            stride=options["stride"],
-            packing=options["packing"],
-            specials=options["specials"],
-            eos="" if options["no_eos"] else options["eos"],
-            bos=None if options["add_bos"] else (options["bos"] or ""),
-            pad=options["pad"],
-            chat_day=options["chat_day"],
-            validation=options["validation"],
-            test=options["test"],
-            split_seed=options["split_seed"],
-            shuffle_documents=options["shuffle_documents"],
-            dedup=options["dedup"],
-            dedup_threshold=options["dedup_threshold"],
-            engine=options["engine"],
-            text=TextOptions(
-                text_key=own_key if options["text_key"] is None else options["text_key"],
-                pair_key=options["pair_key"],
-                metadata_keys=tuple(keys),
-                lines=options["lines"],
-                json_values=chat,
-                encoding=options["encoding"],
-                errors=options["errors"],
-                max_document_nbytes=options["max_document"],
-                follow_links=options["follow_links"],
-            ),
-        )
-    except ValueError as error:
-        # The first word is the name of the option.
-        said = re.sub(r"^\w+", lambda name: f"--{name[0].replace('_', '-')}", str(error))
-        raise click.UsageError(said) from error
+    return TokenOptions(
+        tokenizer=name_tokenizer(options["tokenizer"], options["tiktoken_pattern"], options["eos"]),
+        layout=options["layout"],
+        length=options["length"],
+        stride=options["stride"],
+        packing=options["packing"],
+        specials=options["specials"],
+        eos="" if options["no_eos"] else options["eos"],
+        bos=None if options["add_bos"] else (options["bos"] or ""),
+        pad=options["pad"],
+        chat_day=options["chat_day"],
+        validation=options["validation"],
+        test=options["test"],
+        split_seed=options["split_seed"],
+        shuffle_documents=options["shuffle_documents"],
+        dedup=options["dedup"],
+        dedup_threshold=options["dedup_threshold"],
+        engine=options["engine"],
+        text=TextOptions(
+            text_key=own_key if options["text_key"] is None else options["text_key"],
+            pair_key=options["pair_key"],
+            metadata_keys=tuple(keys),
+            lines=options["lines"],
+            json_values=chat,
+            encoding=options["encoding"],
+            errors=options["errors"],
+            max_document_nbytes=options["max_document"],
+            follow_links=options["follow_links"],
+        ),
+    )

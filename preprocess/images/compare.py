@@ -17,6 +17,7 @@ from preprocess.images.recipe import ImageRecipe
 from preprocess.images.storage import QUALITY
 from preprocess.plan import Plan
 from preprocess.recipe import Ragged, Recipe, Rows
+from preprocess.spelling import OptionError
 
 PHOTOS: Final = 16
 """Photos that are measured, evenly spaced over all."""
@@ -76,8 +77,8 @@ def compare_storage(plan: Plan) -> list[Measured]:
         nbytes, rates, refused = 0, {}, ""
         try:
             recipe = replace(_pictured(plan.recipe), chosen=replace(raw, **change))
-        except ValueError as error:
-            refused = str(error)
+        except OptionError as error:
+            refused = error.as_typed
         else:
             for field in _stored(recipe):
                 each, rates[field.name] = _measure(pictures[field.name], field.encoding)

@@ -1,10 +1,55 @@
-"""What a sample holds of a photo at one size."""
+"""What a sample holds of a photo."""
+
+from functools import lru_cache
 
 from loaders.format.fields import TRANSFORM, FieldSpec
 from preprocess.images.options import ImageOptions, size_name
 
 
-def size_fields(chosen: ImageOptions, size: tuple[int, int], box_classes: int) -> list[FieldSpec]:
+@lru_cache(maxsize=8)
+def sample_fields(
+    chosen: ImageOptions, *, key_nbytes: int, classes: int, box_classes: int, label_classes: int
+) -> tuple[FieldSpec, ...]:
+    """Return the fields of a sample, made once: they are asked for with each photo.
+
+    Args:
+        chosen: The user's options.
+        key_nbytes: Bytes of the longest key.
+        classes: Classes of the dataset; 0 stores no label.
+        box_classes: Classes of boxes.
+        label_classes: Classes of which a photo may have several.
+    """
+    found: list[FieldSpec] = []
+    for size in chosen.sizes:
+        found += _size_fields(chosen, size, box_classes)
+    if classes:
+        found.append(FieldSpec(name="label", dtype=narrowest(classes), shape=(), role="label"))
+    found += value_fields(chosen, label_classes)
+    found.append(FieldSpec(name="key", dtype="uint8", shape=(key_nbytes,), role="key"))
+    if chosen.pages == "all":
+        found.append(FieldSpec(name="page", dtype="uint32", shape=(), role="page"))
+    return tuple(found)
+
+
+@lru_cache(maxsize=8)
+def value_fields(chosen: ImageOptions, label_classes: int) -> tuple[FieldSpec, ...]:
+    """Return the fields whose values the metadata hold.
+
+    Args:
+        chosen: The user's options.
+        label_classes: Classes of which a photo may have several.
+    """
+    found = []
+    if label_classes:
+        shape = (label_classes,)
+        found.append(FieldSpec(name="labels", dtype="uint8", shape=shape, role="labels"))
+    if chosen.metadata is not None and chosen.metadata.targets:
+        shape = (len(chosen.metadata.targets),)
+        found.append(FieldSpec(name="targets", dtype="float32", shape=shape, role="targets"))
+    return tuple(found)
+
+
+def _size_fields(chosen: ImageOptions, size: tuple[int, int], box_classes: int) -> list[FieldSpec]:
     """Return the fields of one size: the image, and its mask, boxes and transform if there are any.
 
     Args:

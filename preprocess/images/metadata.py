@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from preprocess.errors import SampleError, SourceError
-from preprocess.images.options import MetadataOptions, SplitOptions
+from preprocess.images.beside import MetadataOptions, SplitOptions
 from preprocess.items import Item, Listing
 from preprocess.paired import Values
 

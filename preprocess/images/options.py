@@ -1,16 +1,17 @@
 """What `prep images` makes of each photo: the options, and what follows from them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal, get_args
 
 from preprocess.folders import LabelMode
+from preprocess.images.beside import MetadataOptions, SplitOptions
 from preprocess.images.buckets import BUCKET, RATIO, STEP, bucket_shapes, nearest_bucket
 from preprocess.images.policy import MAX_PIXELS, DecodePolicy, Depth, Icc, Pages
 from preprocess.images.resize import MAX_SIDE, VARIABLE_FITS, Fit, Resample
 from preprocess.images.storage import Compression, Storage, Store
-from preprocess.shares import check_shares
+from preprocess.spelling import Option, OptionError
 
 Fitted = Literal[Fit, "bucket"]
 Background = Literal["white", "black"]
@@ -28,69 +29,6 @@ MAX_KEY_NBYTES: Final = 4096
 
 _MAX_MARGIN: Final = 4
 _MAX_RATIO: Final = 16
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetadataOptions:
-    """A table beside the photos, and what its columns mean.
-
-    Attributes:
-        path: A .csv, .jsonl or .parquet.
-        key: Column with the path of each photo below the source.
-        label: Column with the class of each photo.
-        labels: Column with its classes where it may have several: lists, or in CSV texts with `|`
-            between them.
-        targets: Columns of numbers to be predicted, stored as float32.
-    """
-
-    path: Path
-    key: str = "file_name"
-    label: str | None = None
-    labels: str | None = None
-    targets: tuple[str, ...] = ()
-
-    def columns(self) -> tuple[str, ...]:
-        """Return the columns that every row must have."""
-        named = (self.key, self.label, self.labels, *self.targets)
-        return tuple(name for name in named if name is not None)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SplitOptions:
-    """How photos that lie in no split folders are divided.
-
-    Attributes:
-        validation: Share for this split, by a stable hash of the key.
-        test: Share for this split.
-        seed: Chooses other photos for them.
-        stratify: Every class has these shares, by the rank of the hashes.
-        group_by: Column of the metadata; photos with the same value are of one split.
-        column: Column of the metadata that names the split.
-        allow_leaks: Keep exact copies that lie in several splits.
-    """
-
-    validation: float = 0.0
-    test: float = 0.0
-    seed: int = 0
-    stratify: bool = False
-    group_by: str | None = None
-    column: str | None = None
-    allow_leaks: bool = False
-
-    def __post_init__(self) -> None:
-        """Refuse shares outside their range, and ways to split that exclude each other."""
-        shares = check_shares(self.validation, self.test, self.seed)
-        if self.column is not None and shares:
-            raise ValueError("split column and shares: give one of them")
-        if not shares and (self.stratify or self.group_by is not None):
-            raise ValueError("stratify, group_by: only with shares for other splits")
-        if self.stratify and self.group_by is not None:
-            raise ValueError("stratify and group_by exclude each other")
-
-    @property
-    def divides(self) -> bool:
-        """Whether there is something to divide by."""
-        return self.column is not None or self.validation + self.test > 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +96,7 @@ class ImageOptions:
     mask_padding: int = 255
     boxes: Path | None = None
     metadata: MetadataOptions | None = None
-    splits: SplitOptions = SplitOptions()
+    splits: SplitOptions = field(default_factory=SplitOptions)
     store: Store = "raw"
     quality: int | None = None
     compress: Compression | None = None
@@ -167,14 +105,21 @@ class ImageOptions:
     def __post_init__(self) -> None:
         """Refuse values outside their range."""
         if not self.sizes or len(set(self.sizes)) != len(self.sizes):
-            raise ValueError(f"sizes={self.sizes}: expected at least one, all different")
+            raise OptionError(
+                Option("sizes"), f"={self.sizes}: expected at least one, all different"
+            )
         for size in self.sizes:
             if not all(1 <= side <= MAX_SIDE for side in size):
-                raise ValueError(f"sizes: {size}: expected (width, height) in 1..{MAX_SIDE}")
+                raise OptionError(
+                    Option("sizes"), f": {size_name(size)}: expected sides in 1..{MAX_SIDE}"
+                )
             if self.is_variable and size[0] != size[1]:
-                raise ValueError(f"sizes: {size}: fit={self.fit!r} takes one side, such as 512")
+                raise OptionError(
+                    *(Option("sizes"), f": {size_name(size)}: ", Option("fit", self.fit)),
+                    " takes one side, such as 512",
+                )
         if not 1 <= self.margin <= _MAX_MARGIN:
-            raise ValueError(f"margin={self.margin}: expected 1 to {_MAX_MARGIN}")
+            raise OptionError(Option("margin", self.margin), f": expected 1 to {_MAX_MARGIN}")
         choices = {
             "fit": get_args(Fitted),
             "resample": get_args(Resample),
@@ -186,11 +131,17 @@ class ImageOptions:
         }
         for name, allowed in choices.items():
             if getattr(self, name) not in allowed:
-                raise ValueError(f"{name}={getattr(self, name)!r}: expected one of {allowed}")
+                given = Option(name, getattr(self, name))
+                raise OptionError(given, f": expected one of {allowed}")
         if self.grayscale and self.alpha == "keep":
-            raise ValueError("grayscale and alpha='keep': RGBA is stored, or one channel of grey")
+            raise OptionError(
+                *(Option("grayscale"), " and ", Option("alpha", "keep")),
+                ": RGBA is stored, or one channel of grey",
+            )
         if self.key_bytes is not None and not 1 <= self.key_bytes <= MAX_KEY_NBYTES:
-            raise ValueError(f"key_bytes={self.key_bytes}: expected 1 to {MAX_KEY_NBYTES}")
+            raise OptionError(
+                Option("key_bytes", self.key_bytes), f": expected 1 to {MAX_KEY_NBYTES}"
+            )
         self._check_buckets()
         self._check_masks()
         self._check_metadata()
@@ -204,47 +155,61 @@ class ImageOptions:
         step, ratio = self.bucket_step, self.bucket_ratio
         if self.fit != BUCKET:
             if (step, ratio) != (STEP, RATIO):
-                raise ValueError(f"bucket_step and bucket_ratio: only with fit={BUCKET!r}")
+                raise OptionError(
+                    *(Option("bucket_step"), " and ", Option("bucket_ratio"), ": only with "),
+                    Option("fit", BUCKET),
+                )
             return
         if type(step) is not int or step < 1:
-            raise ValueError(f"bucket_step={step!r}: expected an integer of at least 1")
+            raise OptionError(Option("bucket_step", step), ": expected an integer of at least 1")
         if not 1 <= ratio <= _MAX_RATIO:
-            raise ValueError(f"bucket_ratio={ratio}: expected 1 to {_MAX_RATIO}")
+            raise OptionError(Option("bucket_ratio", ratio), f": expected 1 to {_MAX_RATIO}")
         if self.margin != 1:
-            raise ValueError(
-                f"margin={self.margin}: sides of buckets are multiples of bucket_step, with a "
-                "margin they would not be: name a larger size"
+            raise OptionError(
+                *(Option("margin", self.margin), ": sides of buckets are multiples of "),
+                *(Option("bucket_step"), ", with a margin they would not be: name a larger size"),
             )
         for side, _ in self.sizes:
             if side % step:
                 near = max(step, round(side / step) * step)
-                raise ValueError(
-                    f"sizes: {side}: expected a multiple of bucket_step={step}, such as {near}"
+                raise OptionError(
+                    *(Option("sizes"), f": {side}: expected a multiple of "),
+                    *(Option("bucket_step", step), f", such as {near}"),
                 )
 
     def _check_masks(self) -> None:
         if self.mask_depth not in get_args(Depth):
-            raise ValueError(f"mask_depth={self.mask_depth}: expected one of {get_args(Depth)}")
+            raise OptionError(
+                Option("mask_depth", self.mask_depth), f": expected one of {get_args(Depth)}"
+            )
         most = 2**self.mask_depth - 1
         if not 0 <= self.mask_padding <= most:
-            raise ValueError(f"mask_padding={self.mask_padding}: expected 0 to {most}")
+            raise OptionError(Option("mask_padding", self.mask_padding), f": expected 0 to {most}")
         if self.mask_classes is not None and not 1 <= self.mask_classes <= most + 1:
-            raise ValueError(f"mask_classes={self.mask_classes}: expected 1 to {most + 1}")
+            raise OptionError(
+                Option("mask_classes", self.mask_classes), f": expected 1 to {most + 1}"
+            )
         if self.masks is None and (self.mask_classes, self.mask_depth, self.mask_padding) != (
             None,
             8,
             255,
         ):
-            raise ValueError("mask_classes, mask_depth and mask_padding: only with masks")
+            names = map(Option, ("mask_classes", "mask_depth", "mask_padding"))
+            first, second, third = names
+            raise OptionError(
+                *(first, ", ", second, " and ", third, ": only with ", Option("masks"))
+            )
         if self.pages == "all" and not (self.masks is None and self.boxes is None):
-            raise ValueError("pages='all': masks and boxes are of one picture a file")
+            raise OptionError(Option("pages", "all"), ": masks and boxes are of one picture a file")
 
     def _check_metadata(self) -> None:
         columns = (self.splits.column, self.splits.group_by)
         if self.metadata is None and any(name is not None for name in columns):
-            raise ValueError("a column to split or group by: only with metadata")
+            raise OptionError("a column to split or group by: only with ", Option("metadata"))
         if self.metadata is not None and self.metadata.label is not None and self.labels != "auto":
-            raise ValueError("a label column and labels of folders: give one of them")
+            raise OptionError(
+                "a label column and ", Option("labels", self.labels), ": give one of them"
+            )
 
     @property
     def storage(self) -> Storage:

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
+from preprocess.spelling import Option, OptionError
+
 Icc = Literal["srgb", "ignore"]
 Alpha = Literal["over", "keep", "drop"]
 Depth = Literal[8, 16]
@@ -47,9 +49,10 @@ class DecodePolicy:
         }
         for name, allowed in choices.items():
             if getattr(self, name) not in allowed:
-                raise ValueError(f"{name}={getattr(self, name)!r}: expected one of {allowed}")
+                given = Option(name, getattr(self, name))
+                raise OptionError(given, f": expected one of {allowed}")
         if self.max_pixels < 1:
-            raise ValueError(f"max_pixels={self.max_pixels}: expected at least 1")
+            raise OptionError(Option("max_pixels", self.max_pixels), ": expected at least 1")
 
 
 def check_pixels(width: int, height: int, max_pixels: int) -> None:
@@ -62,5 +65,6 @@ def check_pixels(width: int, height: int, max_pixels: int) -> None:
         raise ValueError(f"its header says {width} x {height} pixels")
     if width * height > max_pixels:
         raise ValueError(
-            f"{width} x {height} is {width * height} pixels, more than max_pixels = {max_pixels}"
+            f"{width} x {height} is {width * height:,} pixels, more than {max_pixels:,} "
+            "(--max-pixels)"
         )

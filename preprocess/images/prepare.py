@@ -21,6 +21,12 @@ from preprocess.plan import Plan, RunOptions, plan_run
 from preprocess.report import Report
 from preprocess.run import OnProgress, run
 from preprocess.sources import Wanted, list_folder
+from preprocess.spelling import Option, OptionError, in_python
+
+_OF_NO_USE: Final = (
+    "none of its columns is asked for: --label, --multi-label, --target, --group-by and "
+    "--split-column take one; as it is, photos that it does not list are skipped, and no more"
+)
 
 WANTED: Final = Wanted(
     what="image",
@@ -49,11 +55,12 @@ def plan_images(
     Raises:
         SourceError: There is nothing to prepare.
         OutputError: The folders overlap, or what is to be appended to is another dataset.
-        ValueError: What is to be compressed is not for zarr.
+        OptionError: What is to be compressed is not for zarr.
     """
     if options.compress is not None and run_options.container != "zarr":
-        raise ValueError(
-            f"compress={options.compress!r}: only with the container zarr, whose chunks hold it"
+        raise OptionError(
+            *(Option("compress", options.compress), ": only with ", Option("container", "zarr")),
+            ", whose chunks hold it",
         )
     by_column = options.metadata is not None and options.metadata.label is not None
     labels = "none" if by_column else options.labels
@@ -64,6 +71,9 @@ def plan_images(
     if options.metadata is not None:
         table = read_metadata(options.metadata, options.splits)
         listing, several = pair_metadata(listing, options.metadata, table)
+        if not (options.metadata.columns()[1:] or options.splits.by_columns):
+            note = f"{options.metadata.path}: {_OF_NO_USE}"
+            listing = replace(listing, notes=(*listing.notes, note))
     listing = split_photos(listing, options.splits, table)
     if len(listing.classes) > MAX_CLASSES:
         raise SourceError(
@@ -143,6 +153,7 @@ def _places(options: ImageOptions) -> dict[str, Any]:
     return found
 
 
+@in_python()
 def images_to_shards(
     source: Path | str,
     out: Path | str,
@@ -165,7 +176,7 @@ def images_to_shards(
     Raises:
         SourceError: There is nothing to prepare.
         OutputError: The output folder cannot take the dataset.
-        ValueError: What is to be compressed is not for zarr.
+        OptionError: What is to be compressed is not for zarr.
     """
     chosen = run_options or RunOptions()
     return run(plan_images(Path(source), Path(out), options, chosen), chosen, on_progress)

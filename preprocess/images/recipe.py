@@ -17,7 +17,7 @@ from preprocess.images.buckets import BUCKET
 from preprocess.images.decode import decode_pictures
 from preprocess.images.decoder_settings import decoder_settings
 from preprocess.images.expected import expected_nbytes
-from preprocess.images.fields import narrowest, size_fields
+from preprocess.images.fields import narrowest, sample_fields, value_fields
 from preprocess.images.finish import Picture
 from preprocess.images.masks import check_mask, fit_mask, read_mask
 from preprocess.images.options import BACKGROUNDS, ImageOptions, size_name
@@ -96,40 +96,21 @@ class ImageRecipe:
         small = mean < _SMALL_NBYTES and listing.count >= _MANY_ITEMS
         return "loky" if small and workers >= _MANY_WORKERS else "threading"
 
-    @property
-    def _label_dtype(self) -> str:
-        return narrowest(self.class_count)
-
     def fields(self) -> tuple[FieldSpec, ...]:
         """Return one image field per size, the label if there are classes, and the key."""
-        chosen = self.chosen
-        found: list[FieldSpec] = []
-        for size in chosen.sizes:
-            found += size_fields(chosen, size, len(self.box_classes))
-        if self.class_count:
-            found.append(FieldSpec(name="label", dtype=self._label_dtype, shape=(), role="label"))
-        found += self._value_fields()
-        found.append(FieldSpec(name="key", dtype="uint8", shape=(self.key_nbytes,), role="key"))
-        if self.chosen.pages == "all":
-            found.append(FieldSpec(name="page", dtype="uint32", shape=(), role="page"))
-        return tuple(found)
-
-    def _value_fields(self) -> list[FieldSpec]:
-        metadata = self.chosen.metadata
-        found = []
-        if self.label_classes:
-            shape = (len(self.label_classes),)
-            found.append(FieldSpec(name="labels", dtype="uint8", shape=shape, role="labels"))
-        if metadata is not None and metadata.targets:
-            shape = (len(metadata.targets),)
-            found.append(FieldSpec(name="targets", dtype="float32", shape=shape, role="targets"))
-        return found
+        return sample_fields(
+            self.chosen,
+            key_nbytes=self.key_nbytes,
+            classes=self.class_count,
+            box_classes=len(self.box_classes),
+            label_classes=len(self.label_classes),
+        )
 
     def _values(self, item: Item) -> dict[str, Any]:
         """Return what the table says of a photo, as it is stored."""
         values = item.values
         found: dict[str, Any] = {}
-        for field in self._value_fields():
+        for field in value_fields(self.chosen, len(self.label_classes)):
             if values is None:
                 raise SampleError(item.key, "the metadata do not list it")
             if field.role == "targets":
@@ -245,7 +226,7 @@ class ImageRecipe:
                 numbers = (width, height, *placement.source, *placement.target)
                 sample[f"transform_{name}"] = np.array(numbers, dtype="<u4")
         if self.class_count:
-            sample["label"] = np.array(item.label, dtype=self._label_dtype)
+            sample["label"] = np.array(item.label, dtype=narrowest(self.class_count))
         key = item.key.encode(errors="surrogateescape")
         sample["key"] = np.frombuffer(key.ljust(self.key_nbytes, b"\0"), np.uint8)
         sample |= self._values(item)

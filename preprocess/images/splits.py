@@ -9,8 +9,8 @@ from typing import Final
 from loaders.format.spec import SPLITS
 from preprocess.errors import SampleError, SourceError
 from preprocess.folders import SPLIT_FOLDERS
+from preprocess.images.beside import SplitOptions
 from preprocess.images.metadata import Entry
-from preprocess.images.options import SplitOptions
 from preprocess.item_files import read_item
 from preprocess.items import Item, Listing, printable
 from preprocess.shares import SPLIT_STEPS

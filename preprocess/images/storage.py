@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from loaders.format.encoding import Chroma, Encoding
+from preprocess.spelling import Option, OptionError
 
 Store = Literal["raw", "jpeg"]
 Compression = Literal["zstd", "blosc-lz4"]
@@ -46,23 +47,28 @@ class Storage:
             one_size: Whether all pictures have the same.
 
         Raises:
-            ValueError: Says what excludes what.
+            OptionError: Says what excludes what.
         """
+        jpeg = Option("store", "jpeg")
         if self.store == "jpeg":
             if self.compress is not None:
-                raise ValueError("store='jpeg' and compress: give one of them")
+                raise OptionError(jpeg, " and ", Option("compress"), ": give one of them")
             if depth != 8:
-                raise ValueError(f"store='jpeg' and depth={depth}: JPEG has 8 bits a sample")
+                raise OptionError(
+                    jpeg, " and ", Option("depth", depth), ": JPEG has 8 bits a sample"
+                )
             if alpha:
-                raise ValueError("store='jpeg' and alpha='keep': JPEG has no transparency")
+                kept = Option("alpha", "keep")
+                raise OptionError(jpeg, " and ", kept, ": JPEG has no transparency")
         elif self.quality is not None:
-            raise ValueError("quality: only with store='jpeg'")
+            raise OptionError(Option("quality"), ": only with ", jpeg)
         if self.quality is not None and not 1 <= self.quality <= 100:
-            raise ValueError(f"quality={self.quality}: expected 1 to 100")
+            raise OptionError(Option("quality", self.quality), ": expected 1 to 100")
         if self.compress is not None and not one_size:
-            raise ValueError(
-                f"compress and fit={fit!r}: zarr's chunks hold pictures of one size; use "
-                "store='jpeg', or crop, pad or stretch"
+            raise OptionError(
+                *(Option("compress"), " and ", Option("fit", fit)),
+                *(": zarr's chunks hold pictures of one size; use ", jpeg),
+                ", or crop, pad or stretch",
             )
 
     @property

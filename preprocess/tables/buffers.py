@@ -35,12 +35,32 @@ def validity(array: "pa.Array") -> NDArray[np.bool_]:
     return found[count : count + len(array)].view(np.bool_)
 
 
-def filled(array: "pa.Array", fill: int) -> NDArray[Any]:
-    """Return whole numbers, [n], with `fill`, which their type holds, for missing ones."""
-    numbers = stored_numbers(array)
-    if not array.null_count:
-        return numbers
-    return np.where(validity(array), numbers, numbers.dtype.type(fill))
+def narrowed(array: "pa.Array", bounds: tuple[int, int]) -> "pa.Array":
+    """Return whole numbers in the narrowest signed type that holds them, if it is narrower.
+
+    Args:
+        array: The numbers.
+        bounds: The smallest and the largest that is not missing; in the places of missing ones the
+            smallest is stored.
+    """
+    import pyarrow as pa
+
+    low, high = bounds
+    kind = array.type
+    for narrow in (pa.int8(), pa.int16(), pa.int32()):
+        top = 1 << (narrow.bit_width - 1)
+        if narrow.bit_width < kind.bit_width and -top <= low and high < top:
+            kind = narrow
+            break
+    numbers = stored_numbers(array).astype(kind.to_pandas_dtype())
+    bits = None
+    if array.null_count:
+        valid = validity(array)
+        np.copyto(numbers, low, where=~valid)
+        bits = array.buffers()[0] if not array.offset else None
+        bits = bits or pa.py_buffer(np.packbits(valid, bitorder="little"))
+    buffers = [bits, pa.py_buffer(numbers)]
+    return pa.Array.from_buffers(kind, len(array), buffers, array.null_count)
 
 
 def whole_range(array: "pa.Array") -> tuple[int, int] | None:

@@ -1,7 +1,8 @@
 """Whole numbers of a column, counted: each different one, and how often it occurs."""
 
+from collections import Counter
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,8 +29,19 @@ _MERGED: Final = 1 << 22
 Counted = tuple[NDArray[np.int64], NDArray[np.int64]]
 """[k] different numbers in rising order, and [k] how often each occurs."""
 
-Part = tuple[NDArray[np.int64], int]
-"""[n] numbers, missing ones as the lowest of all, and how many of these there are."""
+
+class Part(NamedTuple):
+    """Numbers of a block.
+
+    Attributes:
+        numbers: [n] whole numbers of any type but uint64.
+        fill: What stands in the places of missing ones: one of the others.
+        missing: How many of these there are.
+    """
+
+    numbers: NDArray[Any]
+    fill: int = 0
+    missing: int = 0
 
 
 def count_numbers(parts: Iterable[Part | None], low: int) -> Counted | None:
@@ -46,12 +58,12 @@ def count_numbers(parts: Iterable[Part | None], low: int) -> Counted | None:
     near = np.zeros(_NEAR, np.int64)
     far: Counted = (np.empty(0, np.int64), np.empty(0, np.int64))
     waiting: list[NDArray[np.int64]] = []
+    missing: Counter[int] = Counter()
     for part in parts:
         if part is None:
             return None
-        numbers, missing = part
-        beyond = _count_near(numbers, low, near)
-        near[0] -= missing
+        beyond = _count_near(part.numbers, low, near)
+        missing[part.fill] += part.missing
         if len(beyond):
             waiting.append(beyond)
         if sum(map(len, waiting)) >= _MERGED:
@@ -62,37 +74,42 @@ def count_numbers(parts: Iterable[Part | None], low: int) -> Counted | None:
         far = _merged(far, _counted(np.concatenate(waiting)))
     places = np.flatnonzero(near)
     values, counts = np.append(places + low, far[0]), np.append(near[places], far[1])
+    for fill, count in (+missing).items():
+        counts[np.searchsorted(values, fill)] -= count
     return (values, counts) if len(values) <= _HELD else None
 
 
-def numbers_to_count(array: "pa.Array", low: int) -> Part | None:
+def numbers_to_count(array: "pa.Array") -> Part | None:
     """Return the numbers of an array of whole numbers.
 
     Returns:
-        Missing ones are `low`; None for an array of another type, and of uint64.
+        None for an array of another type, and of uint64.
     """
     import pyarrow as pa
 
     if array.null_count == len(array):
-        return np.empty(0, np.int64), 0
+        return Part(np.empty(0, np.int64))
     if not pa.types.is_integer(array.type) or pa.types.is_uint64(array.type):
         return None
-    numbers = stored_numbers(array).astype(np.int64)
-    if array.null_count:
-        # Without a branch for each: which are missing, no processor guesses.
-        numbers = np.where(validity(array), numbers, low)
-    return numbers, array.null_count
+    numbers = stored_numbers(array)
+    if not array.null_count:
+        return Part(numbers)
+    # Without a branch for each: which are missing, no processor guesses.
+    valid = validity(array)
+    fill = numbers[np.argmax(valid)]
+    return Part(np.where(valid, numbers, fill), int(fill), array.null_count)
 
 
-def _count_near(numbers: NDArray[np.int64], low: int, near: NDArray[np.int64]) -> NDArray[np.int64]:
+def _count_near(numbers: NDArray[Any], low: int, near: NDArray[np.int64]) -> NDArray[np.int64]:
     """Count those of [n] numbers that are near to `low`; return the others."""
     if not len(numbers):
         return np.empty(0, np.int64)
     highest = int(numbers.max()) - low
     if highest < len(near):
-        near[: highest + 1] += np.bincount(numbers - low)
+        near[: highest + 1] += np.bincount(np.subtract(numbers, low, dtype=np.int64))
         return np.empty(0, np.int64)
     # A distance may be beyond int64.
+    numbers = numbers.astype(np.int64)
     far = numbers.view(np.uint64) - np.uint64(low % (1 << 64))
     places = np.minimum(far, np.uint64(len(near))).view(np.int64)
     near += np.bincount(places, minlength=len(near) + 1)[:-1]

@@ -275,7 +275,7 @@ def _counted(spec: ColumnSpec, plan: ColumnPlan, rows: Rows) -> FittedColumn | N
             train = splits == TRAIN
             mine = array if train.all() else array.filter(pa.array(train))
             missing += mine.null_count
-            yield numbers_to_count(mine, low)
+            yield numbers_to_count(mine)
 
     found = count_numbers(parts(), low)
     if found is None:

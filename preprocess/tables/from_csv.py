@@ -1,5 +1,6 @@
 """Records of CSV -> columns: text as it is written, whole numbers where nothing is lost by it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -9,9 +10,10 @@ from preprocess.errors import SampleError
 from preprocess.tables.columns import as_integers, whole
 from preprocess.tables.dictionaries import invalid_rows
 from preprocess.tables.options import TableOptions
+from preprocess.tables.written import are_as_written
 from preprocess.texts.arrays import valid_utf8
 from preprocess.texts.csv_rows import ParsedRows, parse_rows
-from preprocess.texts.quotes import QuoteReader
+from preprocess.texts.quotes import QuoteReader, count_lines
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -20,23 +22,42 @@ _SAMPLE_NBYTES: Final = 1 << 16
 """Bytes at the beginning of a file that show which columns may be whole numbers."""
 
 
-def find_integers(data: bytes, delimiter: str, count: int, options: TableOptions) -> frozenset[int]:
-    """Return which columns seem to be whole numbers, from the first records.
+@dataclass(frozen=True, slots=True)
+class Guess:
+    """What the first records of a file look like: what a column is does not depend on it.
 
-    It is faster to read numbers as such than to look for distinct ones first. The result is a
-    guess: what a column is does not depend on it.
+    Attributes:
+        integers: Numbers of the columns that seem to be whole numbers: it is faster to read them
+            as such than to look for distinct ones first.
+        plain: Whether all fields are as their values are written: nothing is in quotes, and
+            nothing but an empty field stands for none.
     """
+
+    integers: frozenset[int] = frozenset()
+    plain: bool = False
+
+
+NO_GUESS: Final = Guess()
+
+
+def guess_columns(data: bytes, delimiter: str, count: int, options: TableOptions) -> Guess:
+    """Look at the first records of a file."""
     import pyarrow as pa
 
     sample = data[:_SAMPLE_NBYTES]
     sample = sample[: QuoteReader(delimiter, "").last_end(sample)] if sample else b""
     if not sample or not valid_utf8(sample):
-        return frozenset()
+        return NO_GUESS
     types = dict.fromkeys(range(count), pa.string())
     table = parse_rows(sample, delimiter, count, types, options.null_values).table
-    return frozenset(
-        index for index in range(count) if as_integers(whole(table.column(index))) is not None
-    )
+    columns = [whole(table.column(index)) for index in range(count)]
+    numbers = [as_integers(column) for column in columns]
+    read = [
+        column.dictionary_encode() if found is None else found
+        for column, found in zip(columns, numbers, strict=True)
+    ]
+    plain = are_as_written(sample, count_lines(sample, len(sample)), read)
+    return Guess(frozenset(i for i, found in enumerate(numbers) if found is not None), plain)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +70,7 @@ class CsvBlock:
         lines: Line ends in the data.
         names: Of all columns.
         delimiter: What stands between fields.
-        integers: Columns that may be whole numbers.
+        guess: What the columns may be.
     """
 
     key: str
@@ -57,7 +78,7 @@ class CsvBlock:
     lines: int
     names: tuple[str, ...]
     delimiter: str
-    integers: frozenset[int]
+    guess: Guess
 
 
 def parse_csv(
@@ -77,13 +98,17 @@ def parse_csv(
 
     chosen = [index for index, name in enumerate(block.names) if name not in options.unread]
     valid = valid_utf8(block.data)
-    text = pa.dictionary(pa.int32(), pa.large_string())
-    types = {
-        index: (pa.string() if index in block.integers else text) if valid else pa.large_binary()
-        for index in chosen or [0]  # of no columns, Arrow would read all
-    }
-    count = len(block.names)
-    rows = parse_rows(block.data, block.delimiter, count, types, options.null_values)
+    rows = _plain_rows(block, options) if valid and len(chosen) == len(block.names) else None
+    if rows is None:
+        text = pa.dictionary(pa.int32(), pa.large_string())
+        number = pa.string()  # which shows how it is written
+        types = {
+            index: (number if index in block.guess.integers else text)
+            if valid
+            else pa.large_binary()
+            for index in chosen or [0]  # of no columns, Arrow would read all
+        }
+        rows = _rows(block, types, options)
     lines = _lines(block, rows)
     wrong = [(int(lines[number]), reason) for number, reason in rows.wrong]
     found = {block.names[index]: whole(rows.table.column(str(index))) for index in chosen}
@@ -101,10 +126,37 @@ def parse_csv(
     return columns, lines[numbers], wrong
 
 
+def _rows(block: CsvBlock, types: Mapping[int, Any], options: TableOptions) -> ParsedRows:
+    count = len(block.names)
+    return parse_rows(block.data, block.delimiter, count, types, options.null_values)
+
+
+def _plain_rows(block: CsvBlock, options: TableOptions) -> ParsedRows | None:
+    """Read numbers as such: see NOTE [ Numbers read as numbers ]; None if that would lose any."""
+    import pyarrow as pa
+
+    if not block.guess.plain:
+        return None
+    text = pa.dictionary(pa.int32(), pa.large_string())
+    integers = block.guess.integers
+    kinds = {i: pa.int64() if i in integers else text for i in range(len(block.names))}
+    try:
+        rows = _rows(block, kinds, options)
+    except pa.ArrowInvalid:  # no number, or a table that the other way refuses as well
+        return None
+    columns = [whole(column) for column in rows.table.columns]
+    if rows.wrong or not are_as_written(block.data, block.lines, columns):
+        return None
+    return rows
+
+
 def smallest(column: Any) -> Any:
     """Return strings, or a dictionary of them: as int64 if all are whole numbers."""
     import pyarrow as pa
 
+    if pa.types.is_integer(column.type):
+        # Where there is no value, there is nothing that must be a number.
+        return column if column.null_count < len(column) else smallest(column.cast(pa.string()))
     if not pa.types.is_dictionary(column.type):
         found = as_integers(column)
         if found is not None:

@@ -24,7 +24,7 @@ from preprocess.tables.encode_lists import beside_nbytes
 from preprocess.tables.fit import Fitted, fit, rows_without_target
 from preprocess.tables.like import Like, fit_like, outside_notes
 from preprocess.tables.options import TableOptions
-from preprocess.tables.recipe import FACTS, TableRecipe
+from preprocess.tables.recipe import TableRecipe, read_facts
 from preprocess.tables.request import TableRequest
 from preprocess.tables.schema import decide
 from preprocess.tables.shuffle import Windows
@@ -136,7 +136,7 @@ def finished_plan(outline: Plan, request: TableRequest, options: RunOptions) -> 
     recipe = TableRecipe(
         described=to_json({}),
         schema=schema,
-        task=manifest.recipe[FACTS]["task"],
+        task=read_facts(manifest, request.out).task,
         columns=(),
         source=None,
     )

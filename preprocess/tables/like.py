@@ -24,7 +24,7 @@ from preprocess.tables.fit_rows import Rows
 from preprocess.tables.fractions import first_fraction
 from preprocess.tables.options import TableOptions
 from preprocess.tables.plan import ColumnPlan, mixed_notes, without_text
-from preprocess.tables.recipe import FACTS
+from preprocess.tables.recipe import read_facts
 from preprocess.tables.spill import Spilled, open_block
 from preprocess.tables.splits import SKIPPED, SPLIT_NAMES
 from preprocess.tables.values import EXACT_FLOAT, column_array, numbers_of
@@ -91,12 +91,12 @@ def read_like(root: Path) -> Like:
                 raise FormatError(f"{path}: changed or damaged; copy the dataset again")
             vocabularies[spec.vocabulary] = path.read_bytes()
             digest.update(vocabularies[spec.vocabulary])
-    facts = manifest.recipe[FACTS]
+    facts = read_facts(manifest, root)
     return Like(
         root=root,
         schema=schema,
-        columns=tuple(facts["columns"]),
-        task=facts["task"],
+        columns=facts.columns,
+        task=facts.task,
         vocabularies=vocabularies,
         recipe=manifest.recipe,
         sha256=digest.hexdigest(),

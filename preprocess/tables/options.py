@@ -6,6 +6,7 @@ from shlex import quote
 from typing import Any, Final, Literal, get_args
 
 from preprocess.shares import check_shares
+from preprocess.spelling import Option, OptionError
 from preprocess.texts.options import TextOptions
 
 Task = Literal["auto", "classification", "regression"]
@@ -94,13 +95,15 @@ class TableOptions:
     def __post_init__(self) -> None:
         """Refuse values outside their range, and columns with two fates."""
         if self.task not in get_args(Task):
-            raise ValueError(f"task={self.task!r}: expected {get_args(Task)}")
+            raise OptionError(Option("task", self.task), f": expected {get_args(Task)}")
         if self.min_count < 1:
-            raise ValueError(f"min_count={self.min_count}: expected 1 or more")
+            raise OptionError(Option("min_count", self.min_count), ": expected 1 or more")
         if not 0 <= self.room <= _MAX_ROOM:
-            raise ValueError(f"room={self.room}: expected a percentage of 0..{_MAX_ROOM}")
+            raise OptionError(
+                Option("room", self.room), f": expected a percentage of 0..{_MAX_ROOM}"
+            )
         if self.shuffle is not None and self.shuffle < 0:
-            raise ValueError(f"shuffle={self.shuffle}: expected 0 or more")
+            raise OptionError(Option("shuffle", self.shuffle), ": expected 0 or more")
         self._check_columns()
         self._check_text()
         self._check_marks()
@@ -111,31 +114,40 @@ class TableOptions:
         """Refuse columns that are named twice, or for two things that exclude each other."""
         for name in ("target", "group_by", "split_by_time"):
             if getattr(self, name) == "":
-                raise ValueError(f"{name}='': expected the name of a column")
+                raise OptionError(Option(name, ""), ": expected the name of a column")
         seen: dict[str, str] = {}
         for option, name in self._fates():
             if not name:
-                raise ValueError(f"{option}: expected names of columns, got an empty one")
+                raise OptionError(Option(option), ": expected names of columns, got an empty one")
             if name in seen:
-                raise ValueError(f"{option}: column {name!r} is named by {seen[name]} too")
+                named = Option(seen[name])
+                raise OptionError(Option(option), f": column {name!r} is named by ", named, " too")
             seen[name] = option
         if self.target is not None and seen.get(self.target) in {"ignore", "text", "hash_buckets"}:
-            raise ValueError(f"target={self.target!r}: named by {seen[self.target]} too")
+            named = Option(seen[self.target])
+            raise OptionError(Option("target", self.target), ": named by ", named, " too")
         if len(set(self.float32)) != len(self.float32) or "" in self.float32:
-            raise ValueError(f"float32={self.float32}: expected names of columns, each once")
+            raise OptionError(
+                Option("float32", self.float32), ": expected names of columns, each once"
+            )
         for name, buckets in self.hash_buckets:
             if not 1 <= buckets <= _MAX_BUCKETS:
-                raise ValueError(f"hash_buckets of {name!r}: {buckets}, expected 1..{_MAX_BUCKETS}")
+                raise OptionError(
+                    Option("hash_buckets"), f" of {name!r}: {buckets}, expected 1..{_MAX_BUCKETS}"
+                )
 
     def _check_text(self) -> None:
         """Refuse texts without a tokenizer, and a tokenizer without texts."""
         if self.text and self.tokenizer is None:
             name = self.text[0]
-            raise ValueError(f"text: column {name!r}: {TEXT_REMEDY.format(quote(name))}")
+            raise OptionError(
+                Option("text"), f": column {name!r}: {TEXT_REMEDY.format(quote(name))}"
+            )
         if self.tokenizer is not None and not self.text:
-            raise ValueError(
-                f"tokenizer={self.tokenizer!r}: makes tokens of the columns that --text names, "
-                "those of --like as well: name them, or leave the tokenizer out"
+            raise OptionError(
+                *(Option("tokenizer", self.tokenizer), ": makes tokens of the columns that "),
+                *(Option("text"), " names, those of ", Option("like"), " as well: name them, or "),
+                "leave the tokenizer out",
             )
 
     def _fates(self) -> Iterator[tuple[str, str]]:
@@ -153,13 +165,16 @@ class TableOptions:
             if mark is None:
                 continue
             if len(mark) != 1 or not mark.isascii() or mark.isalnum() or mark in '"\r\n\0-+':
-                raise ValueError(
-                    f"{name}={mark!r}: expected one ASCII mark, neither quote nor sign"
+                raise OptionError(
+                    Option(name, mark), ": expected one ASCII mark, neither quote nor sign"
                 )
         if self.decimal == self.thousands:
-            raise ValueError(f"decimal, thousands = {self.decimal!r}: expected two different marks")
+            raise OptionError(
+                *(Option("decimal"), ", ", Option("thousands")),
+                f" = {self.decimal!r}: expected two different marks",
+            )
         if len(set(self.null_values)) != len(self.null_values):
-            raise ValueError(f"null_values={self.null_values}: expected each once")
+            raise OptionError(Option("null_values", self.null_values), ": expected each once")
 
     def _check_splits(self) -> None:
         """Refuse shares outside their range, and ways to split that exclude each other."""
@@ -174,13 +189,16 @@ class TableOptions:
             if chosen
         ]
         if ways and not splits:
-            raise ValueError(f"{ways[0]}: only with shares for other splits")
+            raise OptionError(Option(ways[0]), ": only with shares for other splits")
         if len(ways) > 1:
-            raise ValueError(f"{' and '.join(ways)}: expected one of them")
+            first, second = map(Option, ways[:2])
+            raise OptionError(first, " and ", second, ": expected one of them")
         if self.split_seed and self.split_by_time is not None:
-            raise ValueError(f"split_seed={self.split_seed}: nothing is drawn with split_by_time")
+            raise OptionError(
+                Option("split_seed", self.split_seed), ": nothing is drawn with ", Option(ways[0])
+            )
         if self.stratify and self.target is None:
-            raise ValueError("stratify: only with a target")
+            raise OptionError(Option("stratify"), ": only with ", Option("target"))
 
     @property
     def unread(self) -> frozenset[str]:

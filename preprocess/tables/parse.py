@@ -64,7 +64,7 @@ def _csv_rows(raw: RawBlock, options: TableOptions) -> _Rows:
         lines=raw.after - raw.first,
         names=raw.names,
         delimiter=raw.delimiter,
-        integers=raw.integers,
+        guess=raw.guess,
     )
     columns, lines, wrong = parse_csv(found, options)
     return {name: columns.get(name) for name in raw.names}, lines, wrong

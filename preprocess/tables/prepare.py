@@ -13,6 +13,7 @@ from preprocess.output import check_paths, check_room, find_complete
 from preprocess.plan import RunOptions
 from preprocess.report import Report
 from preprocess.run import OnProgress, Runner, run
+from preprocess.spelling import in_python
 from preprocess.tables.frames import frame_listing, is_frame, spill_frame
 from preprocess.tables.layout import (
     Shared,
@@ -140,6 +141,7 @@ def _notes(planned: TablePlan, report: Report) -> Iterator[str]:
         yield left
 
 
+@in_python()
 def table_to_shards(
     source: Any,
     out: Path | str,

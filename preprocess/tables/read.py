@@ -12,12 +12,12 @@ from preprocess.errors import SampleError
 from preprocess.item_files import open_item
 from preprocess.items import Item
 from preprocess.tables.columns import fault_of_names, is_text, readable_columns, with_unread
-from preprocess.tables.from_csv import find_integers
+from preprocess.tables.from_csv import NO_GUESS, Guess, guess_columns
 from preprocess.tables.from_json import columns_of_sample
 from preprocess.tables.int96 import unit_of_times
 from preprocess.tables.listing import kind_of_item
 from preprocess.tables.options import DELIMITERS, TableOptions
-from preprocess.texts.content import BLOCK_NBYTES, open_text
+from preprocess.texts.content import open_text
 from preprocess.texts.csv_rows import take_record
 from preprocess.texts.from_arrow import named_faults, of_block_size, open_batches, open_table
 from preprocess.texts.from_json import check_is_lines
@@ -33,6 +33,13 @@ if TYPE_CHECKING:
 
 MAX_RECORD_NBYTES: Final = 16_000_000
 """Records of more bytes are refused by name: a quote that is never closed would end nowhere."""
+
+BLOCK_NBYTES: Final = 1 << 23
+"""Bytes of CSV, or of columns of Parquet, that one thread parses at a time: what each call costs is
+nothing beside them."""
+
+CHUNK_NBYTES: Final = 1 << 18
+"""Bytes of CSV that are read at once: they are in the processor's cache when records are cut."""
 
 _MAX_ROWS: Final = 1 << 16
 _READ_NBYTES: Final = 1 << 20
@@ -55,8 +62,8 @@ class RawBlock:
         names: CSV: the columns.
         unnamed: CSV: those that the header gives no name.
         delimiter: CSV: what stands between fields.
-        integers: CSV: numbers of the columns that seemed to be whole numbers at the beginning of
-            the file; a guess that makes parsing faster.
+        guess: CSV: what the columns seemed to be at the beginning of the file, which makes parsing
+            faster.
         guessed: JSON: columns at the beginning of the file, and whether they seemed to be strings:
             another guess.
         partitions: Columns that the names of the folders above give, with their values.
@@ -73,7 +80,7 @@ class RawBlock:
     names: tuple[str, ...] = ()
     unnamed: frozenset[str] = frozenset()
     delimiter: str = ","
-    integers: frozenset[int] = frozenset()
+    guess: Guess = NO_GUESS
     guessed: tuple[tuple[str, bool], ...] = ()
     partitions: tuple[tuple[str, str | None], ...] = ()
     too_long: int = 0
@@ -121,14 +128,14 @@ def _read_csv(
     root: Path, item: Item, options: TableOptions, kind: Kind | None
 ) -> Iterator[RawBlock]:
     with open_item(root, item) as file, named_faults(item.key):
-        chunks = open_text(file, item.key, _text_options(options)).chunks
+        chunks = open_text(file, item.key, _text_options(options), CHUNK_NBYTES).chunks
         head = next(chunks, b"")
         within = options.decimal + (options.thousands or "")
-        guess = "\t" if kind == "tsv" else find_delimiter(head, within)
-        delimiter = options.delimiter or guess
+        found = "\t" if kind == "tsv" else find_delimiter(head, within)
+        delimiter = options.delimiter or found
         form: RawBlock | None = None
         for records in numbered_records(
-            _ended(chain([head], chunks)), delimiter, item.key, MAX_RECORD_NBYTES
+            _ended(chain([head], chunks)), delimiter, item.key, MAX_RECORD_NBYTES, BLOCK_NBYTES
         ):
             line, rest = records.line, records.data
             if form is None:
@@ -138,14 +145,13 @@ def _read_csv(
                     continue
                 line += count_lines(rest, len(rest) - len(begin))
                 rest = begin
-                integers = find_integers(rest, delimiter, len(names), options)
                 form = RawBlock(
                     key=item.key,
                     kind="csv",
                     names=names,
                     unnamed=unnamed,
                     delimiter=delimiter,
-                    integers=integers,
+                    guess=guess_columns(rest, delimiter, len(names), options),
                 )
             if rest:
                 yield replace(form, first=line, after=records.after, data=rest)

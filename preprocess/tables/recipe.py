@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from loaders.format.fields import FieldSpec
 from loaders.format.records import RECORD
+from loaders.format.spec import Manifest
+from loaders.format.strict import Place
 from loaders.format.table_schema import TableSchema
 from preprocess.errors import SampleError
 from preprocess.items import Item, Listing
@@ -121,6 +123,32 @@ def recorded(options: TableOptions, wishes: Mapping[str, Any], like: str | None)
         like: SHA-256 of the schema and vocabularies that are another dataset's.
     """
     return {**options.recorded(), "columns": wishes, "like_sha256": like, "version": _VERSION}
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the manifest of a table says beside its options.
+
+    Attributes:
+        task: "classification", "regression", or None without a target.
+        columns: Names of all columns that its source had.
+    """
+
+    task: str | None
+    columns: tuple[str, ...]
+
+
+def read_facts(manifest: Manifest, root: Path) -> Facts:
+    """Return the facts of a table's manifest.
+
+    Raises:
+        FormatError: They are not there, or are none.
+    """
+    place = Place(f"{root}: recipe").at(FACTS)
+    facts = place.partial_mapping(manifest.recipe.get(FACTS), None)
+    task = facts.get("task")
+    place.at("task").expect(task in (None, "classification", "regression"), task, "a task")
+    return Facts(task, place.at("columns").texts(facts.get("columns")))
 
 
 @dataclass(frozen=True, slots=True)

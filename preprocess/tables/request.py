@@ -7,6 +7,7 @@ from shlex import quote
 from typing import Any, Final
 
 from loaders.format.out_of_range import OUT_OF_RANGE, OutOfRange
+from preprocess.spelling import Option, OptionError
 from preprocess.tables.like import Like
 from preprocess.tables.options import TEXT_REMEDY, TableOptions
 from preprocess.tables.recipe import recorded
@@ -48,25 +49,32 @@ class TableRequest:
         """Refuse texts, and options that another dataset's schema leaves no room for."""
         for name, wish in self.wishes.items():
             if wish.kind == "text":
-                raise ValueError(f"schema: column {name!r}: {TEXT_REMEDY.format(quote(name))}")
+                remedy = TEXT_REMEDY.format(quote(name))
+                raise OptionError(Option("schema"), f": column {name!r}: {remedy}")
+        outside = Option("out_of_range", self.out_of_range)
         if self.out_of_range not in OUT_OF_RANGE:
-            raise ValueError(f"out_of_range={self.out_of_range!r}: expected {OUT_OF_RANGE}")
+            raise OptionError(outside, f": expected {OUT_OF_RANGE}")
         if self.like is None:
             if self.out_of_range != "refuse":
-                raise ValueError(
-                    f"out_of_range={self.out_of_range!r}: only with like; what is prepared without "
-                    "has codes for all of its values"
+                raise OptionError(
+                    *(outside, ": only with ", Option("like")),
+                    "; what is prepared without has codes for all of its values",
                 )
             return
         default = TableOptions()
         for name in _SETTLED:
             if getattr(self.options, name) != getattr(default, name):
-                raise ValueError(
-                    f"{name}={getattr(self.options, name)!r}: what columns become, and that rows "
-                    "are not split, is settled by like"
+                raise OptionError(
+                    *(
+                        Option(name, getattr(self.options, name)),
+                        ": what columns become, and that ",
+                    ),
+                    *("rows are not split, is settled by ", Option("like")),
                 )
         if self.wishes:
-            raise ValueError("schema: what columns become is settled by like")
+            raise OptionError(
+                Option("schema"), ": what columns become is settled by ", Option("like")
+            )
 
     def recorded(self, like: Like | None, text: TextColumns | None) -> dict[str, Any]:
         """Return everything that changes bytes, as JSON values."""

@@ -26,7 +26,7 @@ from preprocess.tables.spill import (
 )
 from preprocess.tables.structs import ObjectsOfBlocks
 
-_VERSION: Final = 5
+_VERSION: Final = 6
 """Of the blocks: raised when the same source and options give other ones."""
 
 _AHEAD: Final = 2

@@ -19,7 +19,7 @@ from loaders.format.files import (
 from preprocess.errors import SampleError
 from preprocess.tables.block import Block, Evidence
 from preprocess.tables.block_sink import BlockSink
-from preprocess.tables.buffers import filled, validity
+from preprocess.tables.buffers import narrowed
 from preprocess.tables.left_out import LeftOut, SpilledErrors, errors_of, left_out_json, left_out_of
 from preprocess.tables.work import SPILL
 
@@ -151,34 +151,16 @@ def _narrow(column: "pa.ChunkedArray", evidence: Evidence | None) -> "pa.Chunked
     import pyarrow as pa
 
     kind = column.type
+    if not column.num_chunks:
+        return column
+    array = column.chunk(0)
     if pa.types.is_dictionary(kind):
-        if not column.num_chunks:
-            return column
-        array = column.chunk(0)
-        top = len(array.dictionary) - 1
-        indices = array.indices.cast(_narrowest(0, top, kind.index_type), safe=False)
+        indices = narrowed(array.indices, (0, len(array.dictionary) - 1))
         return pa.DictionaryArray.from_arrays(indices, array.dictionary, safe=False)
     low, high = (None, None) if evidence is None else (evidence.minimum, evidence.maximum)
     if pa.types.is_integer(kind) and isinstance(low, int) and isinstance(high, int):
-        narrow = _narrowest(low, high, kind)
-        if not column.null_count:
-            return column.cast(narrow, safe=False)
-        # In the places of missing ones a number of the block: the range is that of what is stored.
-        array = column.chunk(0)
-        numbers = filled(array, low).astype(narrow.to_pandas_dtype())
-        return pa.array(numbers, narrow, mask=~validity(array))
+        return narrowed(array, (low, high))
     return column
-
-
-def _narrowest(low: int, high: int, kind: "pa.DataType") -> "pa.DataType":
-    """Return the narrowest type of whole numbers that holds a range which `kind` holds."""
-    import pyarrow as pa
-
-    for narrow in (pa.int8(), pa.int16(), pa.int32()):
-        top = 1 << (narrow.bit_width - 1)
-        if narrow.bit_width < kind.bit_width and -top <= low and high < top:
-            return narrow
-    return kind
 
 
 _MAPPED: Final = 256

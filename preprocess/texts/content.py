@@ -27,8 +27,13 @@ class Content:
     chunks: Iterator[bytes]
 
 
-def open_content(file: IO[bytes], key: str) -> Content:
+def open_content(file: IO[bytes], key: str, nbytes: int | None = None) -> Content:
     """Return what an opened file holds, decompressed if its first bytes say that it needs to be.
+
+    Args:
+        file: At its beginning.
+        key: Names it in errors.
+        nbytes: What is read at once of a file that is not compressed; None for a block.
 
     Raises:
         SampleError: From `chunks`, or here from the first of them: the file is damaged.
@@ -37,7 +42,8 @@ def open_content(file: IO[bytes], key: str) -> Content:
     file.seek(0)
     compression = compression_of(head)
     if compression is None:
-        chunks = iter(lambda: file.read(BLOCK_NBYTES), b"")
+        together = BLOCK_NBYTES if nbytes is None else nbytes
+        chunks = iter(lambda: file.read(together), b"")
         return Content(head, chunks)
     chunks = inflate(file, compression, key)
     first = b""
@@ -76,14 +82,20 @@ class Text:
     offset: int
 
 
-def open_text(file: IO[bytes], key: str, options: TextOptions) -> Text:
+def open_text(file: IO[bytes], key: str, options: TextOptions, nbytes: int | None = None) -> Text:
     """Return the text of an opened file, from its beginning.
+
+    Args:
+        file: At its beginning.
+        key: Names it in errors.
+        options: The encoding, and so on.
+        nbytes: As for `open_content`.
 
     Raises:
         SampleError: From `chunks` or here: the file is damaged, is known to be no text, or is not
             in the encoding that it should be in.
     """
-    content = open_content(file, key)
+    content = open_content(file, key, nbytes)
     mark = byte_order_mark(content.head)
     encoding = mark[1] if mark else options.other_encoding or "utf-8"
     if encoding == "utf-8" and (reason := why_not_text(content.head)):

@@ -4,6 +4,8 @@ import codecs
 from dataclasses import dataclass
 from typing import Final
 
+from preprocess.spelling import Option, OptionError
+
 MAX_DOCUMENT_NBYTES: Final = 64_000_000
 """Default: far above any text that was written by hand; a few hundred MB while it is encoded."""
 
@@ -44,19 +46,23 @@ class TextOptions:
         """Refuse values outside their range."""
         for name in ("text_key", "pair_key"):
             if getattr(self, name) == "":
-                raise ValueError(f"{name}='': expected the name of a key")
+                raise OptionError(Option(name, ""), ": expected the name of a key")
         if "" in self.metadata_keys or len(set(self.metadata_keys)) != len(self.metadata_keys):
-            raise ValueError(f"metadata_keys={self.metadata_keys}: expected names, each once")
+            raise OptionError(
+                Option("metadata_keys", self.metadata_keys), ": expected names, each once"
+            )
         if self.errors not in {"refuse", "replace"}:
-            raise ValueError(f"errors={self.errors!r}: expected 'refuse' or 'replace'")
+            raise OptionError(Option("errors", self.errors), ": expected 'refuse' or 'replace'")
         if self.max_document_nbytes < 1:
-            raise ValueError(f"max_document_nbytes={self.max_document_nbytes}: expected 1 or more")
+            raise OptionError(
+                Option("max_document_nbytes", self.max_document_nbytes), ": expected 1 or more"
+            )
         if self.encoding is not None:
             try:
                 "".encode(self.encoding)
             except (LookupError, UnicodeError) as error:
-                raise ValueError(
-                    f"encoding={self.encoding!r}: no text encoding of that name"
+                raise OptionError(
+                    Option("encoding", self.encoding), ": no text encoding of that name"
                 ) from error
 
     def refusal_of(self, nbytes: int) -> str:

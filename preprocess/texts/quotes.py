@@ -204,32 +204,44 @@ def whole_records(chunks: Iterator[bytes], delimiter: str, key: str, most: int) 
 
 
 def numbered_records(
-    chunks: Iterator[bytes], delimiter: str, key: str, most: int
+    chunks: Iterator[bytes], delimiter: str, key: str, most: int, least: int = 0
 ) -> Iterator[Records]:
     """Yield the same bytes, cut where records end, and the numbers of their lines.
+
+    Args:
+        chunks: The bytes, cut anywhere.
+        delimiter: What stands between fields.
+        key: Names the item in errors.
+        most: Bytes of a record.
+        least: Bytes of chunks that are yielded together.
 
     Raises:
         SampleError: The quotes are not paired, or a record has more than `most` bytes.
     """
     quotes = QuoteReader(delimiter, key)
-    waiting: list[bytes] = []
-    held = 0
+    waiting: list[bytes | memoryview] = []
+    ended: list[bytes | memoryview] = []  # whole records that wait for more
+    held = nbytes = 0
     line = 1
     for chunk in chunks:
+        nbytes += len(chunk)
         cut = quotes.last_end(chunk)
         if cut:
-            # A view: a copy of all that is cut would cost a tenth of the whole reading.
+            # Views: a copy of all that is cut would cost a tenth of the whole reading.
+            ended += (*waiting, memoryview(chunk)[:cut])
             rest = chunk[cut:]
-            after = quotes.line - count_lines(rest, len(rest))
-            yield Records(b"".join((*waiting, memoryview(chunk)[:cut])), line, after)
-            line = after
             waiting = [rest] if rest else []
             held = len(rest)
+            if nbytes >= least:
+                after = quotes.line - count_lines(rest, len(rest))
+                yield Records(b"".join(ended), line, after)
+                line = after
+                ended, nbytes = [], 0
         else:
             waiting.append(chunk)
             held += len(chunk)
             if held > most + len(chunk):
                 raise quotes.too_long(held)
     quotes.check_closed()
-    if waiting:
-        yield Records(b"".join(waiting), line, quotes.line)
+    if ended or waiting:
+        yield Records(b"".join((*ended, *waiting)), line, quotes.line)

@@ -5,6 +5,7 @@ from datetime import date
 from typing import Any, Final, Literal, get_args
 
 from preprocess.shares import SPLIT_STEPS, check_shares
+from preprocess.spelling import Option, OptionError
 from preprocess.texts.options import TextOptions
 from preprocess.tokens.tokenizer_tiktoken import TiktokenFile
 
@@ -77,20 +78,25 @@ class TokenOptions:
         choices = {"layout": Layout, "specials": Specials, "packing": Packer}
         for name, allowed in choices.items():
             if getattr(self, name) not in get_args(allowed):
-                raise ValueError(f"{name}={getattr(self, name)!r}: expected {get_args(allowed)}")
+                given = Option(name, getattr(self, name))
+                raise OptionError(given, f": expected {get_args(allowed)}")
         self._check_layout()
         self._check_order()
         check_shares(self.validation, self.test, self.split_seed)
         if self.chat_day is not None:
-            date.fromisoformat(self.chat_day)
+            try:
+                date.fromisoformat(self.chat_day)
+            except ValueError as error:
+                given = Option("chat_day", self.chat_day)
+                raise OptionError(given, ": expected a day such as 2026-01-31") from error
 
     def _check_layout(self) -> None:
         """Refuse options of other layouts."""
         rows = self.layout in {"fixed", "packed"}
         if rows and self.length is None:
-            raise ValueError(f"length: layout {self.layout} needs the tokens of a row")
+            raise OptionError(Option("length"), f": layout {self.layout} needs the tokens of a row")
         if self.length is not None and not 1 <= self.length <= _MAX_LENGTH:
-            raise ValueError(f"length={self.length}: expected 1..{_MAX_LENGTH}")
+            raise OptionError(Option("length", self.length), f": expected 1..{_MAX_LENGTH}")
         only = {
             "length": (self.length, ("fixed", "packed")),
             "stride": (self.stride, ("fixed",)),
@@ -103,26 +109,29 @@ class TokenOptions:
         }
         for name, (value, layouts) in only.items():
             if value is not None and self.layout not in layouts:
-                raise ValueError(f"{name}={value}: only with layout {' or '.join(layouts)}")
+                raise OptionError(Option(name, value), f": only with layout {' or '.join(layouts)}")
         if self.text.json_values != (self.layout == "chat"):
-            raise ValueError("text.json_values: expected exactly with layout chat")
+            raise OptionError(Option("text.json_values"), ": expected exactly with layout chat")
         if self.layout == "chat" and self.specials != "text":
-            raise ValueError(
-                f"specials={self.specials!r}: with layout chat the template writes the special "
-                "tokens, and what looks like one in a message stays text"
+            raise OptionError(
+                *(Option("specials", self.specials), ": with layout chat the template writes the "),
+                "special tokens, and what looks like one in a message stays text",
             )
 
     def _check_order(self) -> None:
         """Refuse seeds and thresholds outside their range."""
         if self.shuffle_documents is not None and self.shuffle_documents < 0:
-            raise ValueError(f"shuffle_documents={self.shuffle_documents}: expected 0 or more")
+            raise OptionError(
+                Option("shuffle_documents", self.shuffle_documents), ": expected 0 or more"
+            )
         if self.dedup is not None and self.dedup not in get_args(Dedup):
-            raise ValueError(f"dedup={self.dedup!r}: expected {get_args(Dedup)}")
+            raise OptionError(Option("dedup", self.dedup), f": expected {get_args(Dedup)}")
         if self.dedup_threshold is not None:
+            threshold = Option("dedup_threshold", self.dedup_threshold)
             if self.dedup != "minhash":
-                raise ValueError(f"dedup_threshold={self.dedup_threshold}: only with minhash")
+                raise OptionError(threshold, ": only with ", Option("dedup", "minhash"))
             if not 0 < self.dedup_threshold <= 1:
-                raise ValueError(f"dedup_threshold={self.dedup_threshold}: expected above 0, to 1")
+                raise OptionError(threshold, ": expected above 0, to 1")
 
     @property
     def reorders(self) -> bool:

@@ -14,6 +14,7 @@ from preprocess.output import check_paths
 from preprocess.plan import Plan, RunOptions, plan_run
 from preprocess.report import Report
 from preprocess.run import OnProgress, Runner, run
+from preprocess.spelling import in_python
 from preprocess.texts.arrays import make_texts
 from preprocess.texts.read import list_texts, read_documents
 from preprocess.tokens.batch import sizes_of
@@ -115,6 +116,7 @@ def _closed(options: TokenOptions, limit: int | None) -> str:
     return "" if limit is None else "--limit takes other files once there are more"
 
 
+@in_python()
 def tokens_to_shards(
     source: Path | str,
     out: Path | str,

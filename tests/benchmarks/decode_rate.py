@@ -1,19 +1,29 @@
 """Batches of encoded pictures from the page cache: raw, JPEG and compressed, by 1 and 2 threads.
 
-A gather of whole batches in the calling thread alone, and with one thread beside it; then whole
-epochs through `loaders.Loader` as it is. Encoded pictures are decoded, raw ones copied.
+A gather of whole batches into memory that was used before, as a `Loader` does it: in one thread
+alone; with one thread beside it; and in two processes of one thread each, which share
+nothing, half of the pictures each: what this machine allows just then. Then whole epochs through
+`loaders.Loader` as it is, on all processors and on one. Encoded pictures are decoded, raw ones
+copied.
 
 Run: python -m tests.benchmarks.decode_rate
 """
 
 import argparse
+import itertools
+import multiprocessing
+import os
 import statistics
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from tests.benchmarks.inputs import usable_photos
 from tests.benchmarks.rounds import Runs, alternate, paired_ratios, report, show
@@ -25,6 +35,10 @@ WAYS: Mapping[str, tuple[str, dict[str, str]]] = {
     "blosc-lz4": ("zarr", {"compress": "blosc-lz4"}),
 }
 """Name -> container and options."""
+
+_BATCH_SIZE = 64
+_ONE, _TWO, _APART = ", 1 thread", ", 2 threads", ", 2 processes"
+_LOADER, _LOADER_ON_ONE = ", Loader", ", Loader on 1 processor"
 
 
 def prepare(scratch: Path, photos: Path | None, count: int, side: int) -> dict[str, Path]:
@@ -42,12 +56,94 @@ def prepare(scratch: Path, photos: Path | None, count: int, side: int) -> dict[s
     return made
 
 
-def _gather(dataset: Any, threads: int, batch_size: int) -> None:
-    from loaders.decode_threads import DecodeThreads
+class Gather:
+    """Gathers the pictures of a dataset, batch after batch, into the same memory.
 
-    dataset._columns._threads = DecodeThreads(threads)
-    for first in range(0, len(dataset), batch_size):
-        dataset.__getitems__(range(first, min(first + batch_size, len(dataset))))
+    Not in the main thread, where Blosc would use threads of its own, and neither does a `Loader`.
+    Each thread has a processor of its own, so that no other program moves one to that of another.
+
+    Args:
+        path: Of the dataset.
+        threads: That decode, the gathering one among them.
+        batch_size: Pictures of a batch.
+        first: Which picture is the first.
+        step: From one picture to the next.
+    """
+
+    def __init__(
+        self, path: Path, threads: int, batch_size: int, first: int = 0, step: int = 1
+    ) -> None:
+        from loaders import open_dataset
+        from loaders.decode_threads import DecodeThreads
+
+        self._dataset = open_dataset(path)
+        self._dataset._columns._threads = decode = DecodeThreads(threads)
+        self._indices = np.arange(first, len(self._dataset), step)
+        self._batch_size = batch_size
+        image = next(view for view in self._dataset.views if view.name == "image")
+        self._rows = np.zeros(*image.layout(self._indices[:batch_size]))
+        self._caller = ThreadPoolExecutor(1)
+        self.run()  # starts the threads, and brings the maps into the page cache
+        pools = [self._caller, *([decode._pool] if decode._pool else [])]
+        usable = itertools.islice(itertools.cycle(sorted(os.sched_getaffinity(0))), first, None)
+        for thread in (thread for pool in pools for thread in pool._threads):
+            os.sched_setaffinity(thread.native_id or 0, {next(usable)})
+
+    @property
+    def count(self) -> int:
+        """Pictures."""
+        return len(self._indices)
+
+    def run(self) -> None:
+        """Gather each picture once."""
+        self._caller.submit(self._gather).result()
+
+    def _gather(self) -> None:
+        for first in range(0, len(self._indices), self._batch_size):
+            indices = self._indices[first : first + self._batch_size]
+            self._dataset.gather_into(indices, {"image": self._rows[: len(indices)]})
+
+
+class TwoProcesses:
+    """Two processes that gather half of the pictures each, in one thread, when they are told to.
+
+    Args:
+        batch_size: Pictures of a batch.
+    """
+
+    def __init__(self, batch_size: int) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._pipes, self._processes = [], []
+        for half in range(2):
+            here, there = context.Pipe()
+            process = context.Process(target=_serve, args=(there, half, batch_size), daemon=True)
+            process.start()
+            there.close()
+            self._pipes.append(here)
+            self._processes.append(process)
+
+    def run(self, path: Path) -> None:
+        """Have all pictures of a dataset gathered once."""
+        for pipe in self._pipes:
+            pipe.send(path)
+        for pipe in self._pipes:
+            pipe.recv()
+
+    def close(self) -> None:
+        """End them."""
+        for pipe in self._pipes:
+            pipe.send(None)
+        for process in self._processes:
+            process.join()
+
+
+def _serve(pipe: Connection, half: int, batch_size: int) -> None:
+    gathers: dict[Path, Gather] = {}
+    while (path := pipe.recv()) is not None:
+        if path not in gathers:
+            gathers[path] = Gather(path, 1, batch_size, half, 2)
+        gathers[path].run()
+        pipe.send(path)
 
 
 def _one_epoch(loader: Any, count: int) -> None:
@@ -55,35 +151,55 @@ def _one_epoch(loader: Any, count: int) -> None:
         raise RuntimeError(f"the loader did not give {count} pictures")
 
 
+def _on_one_processor(loader: Any, count: int) -> None:
+    usable = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(usable)})  # threads that are started now have it too
+    try:
+        _one_epoch(loader, count)
+    finally:
+        os.sched_setaffinity(0, usable)
+
+
 def measure(made: Mapping[str, Path], *, batch_size: int, rounds: int) -> tuple[Runs, int]:
     """Time epochs in turns, everything in the page cache; give the runs and the pictures."""
     from loaders import Loader, open_dataset
 
-    contenders = {}
+    contenders: dict[str, Callable[[], None]] = {}
     count = 0
+    processes = TwoProcesses(batch_size)
     for name, path in made.items():
-        dataset = open_dataset(path)
-        count = len(dataset)
-        for threads in (1, 2) if name != "raw" else ():
-            gather = partial(_gather, open_dataset(path), threads, batch_size)
-            contenders[f"{name}, {threads} thread{'s' * (threads > 1)}"] = gather
-        loader = Loader(dataset, batch_size, drop_last=False)
-        contenders[f"{name}, Loader"] = partial(_one_epoch, loader, count)
-    alternate(contenders, 1)  # the maps come into the page cache
-    return alternate(contenders, rounds), count
+        count = len(open_dataset(path))
+        loader = Loader(open_dataset(path), batch_size, drop_last=False)
+        if name != "raw":
+            contenders[name + _ONE] = Gather(path, 1, batch_size).run
+            contenders[name + _TWO] = Gather(path, 2, batch_size).run
+            contenders[name + _APART] = partial(processes.run, path)
+            other = Loader(open_dataset(path), batch_size, drop_last=False)
+            contenders[name + _LOADER_ON_ONE] = partial(_on_one_processor, other, count)
+        contenders[name + _LOADER] = partial(_one_epoch, loader, count)
+    try:
+        alternate(contenders, 1)  # the maps come into the page cache
+        return alternate(contenders, rounds), count
+    finally:
+        processes.close()
 
 
 def scaling(runs: Runs) -> list[str]:
-    """Write how much faster two threads were than one, of each round, as lines of text."""
+    """Write how much faster two were than one, of each round, as lines of text."""
     lines = []
     for name in WAYS:
-        if f"{name}, 2 threads" in runs:
-            ratios = paired_ratios(runs, f"{name}, 1 thread", f"{name}, 2 threads")
-            best = min(runs[f"{name}, 1 thread"]) / min(runs[f"{name}, 2 threads"])
-            lines.append(
-                f"  {name}: 2 threads {statistics.median(ratios):.2f} times as fast as 1 "
-                f"({min(ratios):.2f} to {max(ratios):.2f}); the best rounds of each {best:.2f}"
-            )
+        for what, one, two in (
+            ("2 threads", _ONE, _TWO),
+            ("2 processes", _ONE, _APART),
+            ("a Loader on all processors", _LOADER_ON_ONE, _LOADER),
+        ):
+            if name + one in runs:
+                ratios = paired_ratios(runs, name + one, name + two)
+                best = min(runs[name + one]) / min(runs[name + two])
+                lines.append(
+                    f"  {name}: {what} {statistics.median(ratios):.2f} times as fast as 1 "
+                    f"({min(ratios):.2f} to {max(ratios):.2f}); the best rounds of each {best:.2f}"
+                )
     return lines
 
 
@@ -112,15 +228,13 @@ def processor_time(made: Mapping[str, Path], tiny: Mapping[str, Path], tries: in
 
 
 def _least(path: Path, threads: int, tries: int) -> float:
-    from loaders import open_dataset
-
-    dataset = open_dataset(path)
+    gather = Gather(path, threads, _BATCH_SIZE)
     taken = []
     for _ in range(tries + 1):  # the maps come into the page cache
         begin = time.process_time()
-        _gather(dataset, threads, len(dataset))
+        gather.run()
         taken.append(time.process_time() - begin)
-    return min(taken) / len(dataset) * 1e6
+    return min(taken) / gather.count * 1e6
 
 
 def main() -> None:
@@ -129,7 +243,7 @@ def main() -> None:
     parser.add_argument("--photos", type=Path)
     parser.add_argument("--count", type=int, default=256)
     parser.add_argument("--side", type=int, default=512)
-    parser.add_argument("--batch-size", type=int, default=64)
+    parser.add_argument("--batch-size", type=int, default=_BATCH_SIZE)
     parser.add_argument("--rounds", type=int, default=9)
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:

@@ -18,6 +18,7 @@ from loaders import (
     open_tokens,
 )
 from loaders.residency import Residency
+from tests.benchmarks.device_pictures import check_pictures
 from tests.benchmarks.device_set import write_images
 from tests.token_stores import write_stream
 
@@ -61,6 +62,7 @@ def check_all(scratch: Path, device: torch.device) -> list[str]:
             for cut in _CUTS:
                 _check_cut(dataset, place, device, cut)
             lines.append(f"augmented {dataset.views[0].field.dtype}, {place}: as on the CPU")
+    lines += check_pictures(scratch / "pictures", device, places)
     _check_kept(eight, device)
     lines.append("100 batches that were kept stay as they were")
     if device.type == "cuda":

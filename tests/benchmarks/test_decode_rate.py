@@ -12,9 +12,9 @@ def test_decode_rate_measures_every_way_by_one_and_two_threads(tmp_path: Path) -
     made = decode_rate.prepare(tmp_path, None, 6, 32)
     runs, count = decode_rate.measure(made, batch_size=4, rounds=2)
     assert count == 6
-    assert len(runs) == 10
+    assert len(runs) == 16
     show(report("tiny", runs, count=count, unit="pictures", reference="raw, Loader"))
-    assert len(decode_rate.scaling(runs)) == 3
+    assert len(decode_rate.scaling(runs)) == 9
     assert len(decode_rate.processor_time(made, made, 1)) == 3
 
 

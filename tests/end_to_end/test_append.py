@@ -97,14 +97,14 @@ def test_what_is_new_comes_after_what_was_there_and_then_there_is_nothing_to_do(
 def test_other_options_are_refused_with_both_values(grown: Path) -> None:
     before = tree(grown / "out")
     for words, said in {
-        ("--grayscale",): "grayscale is False there, True here",
-        ("--filter", "box"): "resample is bicubic there, box here",
-        ("--no-upscale",): "no_upscale is False there, True here",
-        ("--shard-size", "1MB"): "shard_nbytes is 256000000 there, 1000000 here",
-        ("--format", "zarr"): "format is tensor there, zarr here",
+        ("--grayscale",): "--grayscale is not given there, given here",
+        ("--filter", "box"): "--filter is bicubic there, box here",
+        ("--no-upscale",): "--no-upscale is not given there, given here",
+        ("--shard-size", "1MB"): "--shard-size is 256000000 there, 1000000 here",
+        ("--format", "zarr"): "--format is tensor there, zarr here",
     }.items():
         assert_refused(prepare(grown, "--append", *words), grown, before, said, "--overwrite")
-    assert_refused(prepare(grown, "--grayscale"), grown, before, "grayscale is False there")
+    assert_refused(prepare(grown, "--grayscale"), grown, before, "--grayscale is not given there")
 
 
 def test_files_that_are_gone_or_were_changed_are_refused_by_name(grown: Path) -> None:
@@ -141,7 +141,8 @@ def test_a_file_that_does_not_fit_in_is_refused_by_name(grown: Path, name: str, 
 def test_room_for_longer_names_can_be_left(grown: Path) -> None:
     assert prepare(grown, "--overwrite", "--key-bytes", "20").exit_code == 0
     photo(grown / "in/a/much longer.png", 9)
-    assert_refused(prepare(grown, "--append"), grown, tree(grown / "out"), "key_bytes is 20 there")
+    without = prepare(grown, "--append")
+    assert_refused(without, grown, tree(grown / "out"), "--key-bytes is 20 there")
     assert prepare(grown, "--append", "--key-bytes", "20").exit_code == 0
     assert keys(grown)[-1] == "a/much longer.png"
     photo(grown / "in/a/much longer than all of that.png", 10)

@@ -196,11 +196,11 @@ def test_a_list_of_faults_replaces_no_file_of_others(tmp_path: Path, more: tuple
     ("words", "said"),
     [
         (["--target", "x"], "no such column"),
-        (["--hash-buckets", "city"], "--hash-buckets='city': expected NAME=N"),
+        (["--hash-buckets", "city"], "--hash-buckets city: expected NAME=N"),
         (["--validation", "0.5", "--split-by-time", "city"], "city"),
         (["--numeric", "city"], "in.csv:2: column 'city': 'Bern' is not a number"),
         (["--schema", "nowhere.toml"], "nowhere.toml: cannot be read"),
-        (["--like", "out", "--validation", "0.1"], "--validation=0.1: what columns become"),
+        (["--like", "out", "--validation", "0.1"], "--validation 0.1: what columns become"),
         (["--like", "out"], "out: no such folder"),
         (["--text", "city"], "store their tokens beside it with --text city --tokenizer T"),
     ],

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from loaders import TableEncoder, open_table
-from preprocess.texts import content as text_bytes
+from preprocess.tables import read as table_read
 from tests.token_commands import call
 
 PRICES = [None if n % 7 == 3 else f"{(n * 7919) % 60_000 / 100 - 20:.2f}" for n in range(400)]
@@ -42,7 +42,8 @@ def test_prices_are_the_same_records_however_the_file_is_cut(
 ) -> None:
     source = write(tmp_path, form)
     for name, chunk, workers in (("one", 1 << 22, 1), ("two", 97, 2)):
-        monkeypatch.setattr(text_bytes, "BLOCK_NBYTES", chunk)
+        for name_of_size in ("CHUNK_NBYTES", "BLOCK_NBYTES"):
+            monkeypatch.setattr(table_read, name_of_size, chunk)
         assert call("table", source, tmp_path / name, "--workers", workers).exit_code == 0
     found = records(tmp_path / "one")
     assert found.tobytes() == records(tmp_path / "two").tobytes()

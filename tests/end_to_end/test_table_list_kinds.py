@@ -157,7 +157,7 @@ def test_lists_of_other_values_are_refused_by_name(
     folder.mkdir()
     pq.write_table(pa.table({"v": first}), folder / "a.parquet")
     pq.write_table(pa.table({"v": second}), folder / "b.parquet")
-    with pytest.raises(SourceError, match=r"column 'v': holds lists of .*\.parquet.*--ignore v"):
+    with pytest.raises(SourceError, match=r"column 'v': holds lists of .*\.parquet.*`ignore` v"):
         table_to_shards(folder, tmp_path / "refused")
     out = prepared(tmp_path, first)
     request = TableRequest(

@@ -460,7 +460,15 @@ def test_lists_are_selected_and_announced_with_their_rows(tmp_path: Path) -> Non
     ds = open_table(tmp_path / "out")
     chosen = [7, 3, 100, 3]
     check_rows(ds.select(chosen), [rows[index] for index in chosen])
-    announced = b"".join(part.tobytes() for part in ds.stretches(np.array([5])))
+    announced = b"".join(part.tobytes() for (part,) in ds.stretches(np.array([5])))
     for part in ds._lists.parts():
         (values,) = part.columns.slices(part.name, np.array([5]))
         assert values.tobytes() in announced
+
+
+def test_a_residency_that_lists_rule_out_names_their_columns(tmp_path: Path) -> None:
+    write(tmp_path / "in.jsonl", made_rows(20))
+    table_to_shards(tmp_path / "in.jsonl", tmp_path / "out")
+    said = "'hist', 'words', 'steps' differ in length from sample to sample"
+    with pytest.raises(SelectionError, match=said):
+        Loader(open_table(tmp_path / "out"), 4, residency="device")

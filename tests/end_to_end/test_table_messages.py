@@ -193,7 +193,7 @@ def test_a_tokenizer_without_texts_names_the_option_also_for_new_rows(tmp_path: 
     done = prepare(tmp_path, "b.csv", "x\n1\n", *like, "--tokenizer", "gpt2")
     assert done.exit_code == 2
     said = " ".join(done.stderr.split())
-    assert "--tokenizer='gpt2': makes tokens of the columns that --text names" in said
+    assert "--tokenizer gpt2: makes tokens of the columns that --text names" in said
 
 
 def test_lists_without_a_value_are_refused_with_their_file(tmp_path: Path) -> None:

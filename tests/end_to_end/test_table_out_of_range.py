@@ -123,7 +123,7 @@ def test_out_of_range_is_only_for_new_rows(tmp_path: Path) -> None:
     done = call("table", tmp_path / "known.parquet", tmp_path / "out", "--out-of-range", "clip")
 
     assert done.exit_code == 2
-    assert "--out-of-range='clip': only with like" in done.stderr
+    assert "--out-of-range clip: only with --like" in done.stderr
 
 
 def test_room_keeps_codes_below_and_above_and_changes_no_value(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import csv
 import json
 import pickle  # noqa: TID251 - what worker processes do with a dataset
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from loaders import (
     SelectionError,
     TableDataset,
     TableEncoder,
+    estimate_residency,
     open_table,
     open_tokens,
 )
@@ -106,9 +107,9 @@ def test_each_file_of_records_lists_and_texts_is_counted_and_opened_once(tmp_pat
     names = ["record", "list_0001", "list_0001_offsets", "tokens", "tokens_offsets"]
     files = (tmp_path / "out/train").iterdir()
     assert sorted(path.name.split(".")[1] for path in files) == sorted(names)
-    maps = list(data.maps())
+    maps = list(chain.from_iterable(data.all_stretches()))
     assert len({array.ctypes.data for array in maps}) == len(maps) == len(names)
-    assert sum(array.nbytes for array in maps) == data.stored_nbytes
+    assert sum(array.nbytes for array in maps) == estimate_residency(data).stored_nbytes
 
 
 def test_sources_of_all_kinds_give_the_same_tokens(tmp_path: Path) -> None:
@@ -208,7 +209,8 @@ def test_each_of_several_columns_has_its_own_tokens(
     wanted = expected(tokenizer, COUNT + 3)
     data = pickle.loads(pickle.dumps(open_table(out)))
     assert data.manifest.version == 4
-    assert data.stored_nbytes == sum(each.nbytes for each in data.maps())
+    maps = list(chain.from_iterable(data.all_stretches()))
+    assert estimate_residency(data).stored_nbytes == sum(each.nbytes for each in maps)
     pad, seen = Alone(tokenizer).id_of("<|pad|>"), []
     for batch in Loader(data, batch_size=16, seed=3):
         assert "tokens" not in batch

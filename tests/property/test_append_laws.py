@@ -12,7 +12,8 @@ from loaders import open_dataset
 from loaders.format.promised import promised_files
 from loaders.format.spec import Manifest, read_manifest
 from preprocess.check import check_dataset
-from preprocess.images.options import ImageOptions, SplitOptions
+from preprocess.images.beside import SplitOptions
+from preprocess.images.options import ImageOptions
 from preprocess.images.prepare import images_to_shards
 from preprocess.plan import RunOptions
 from preprocess.repair import repair_dataset

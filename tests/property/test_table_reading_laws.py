@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 from loaders.format.value_texts import number_text
 from preprocess.errors import SampleError
 from preprocess.items import Item
+from preprocess.tables import read as table_read
 from preprocess.tables.block import Block, Evidence
 from preprocess.tables.columns import as_integers
+from preprocess.tables.from_csv import Guess
 from preprocess.tables.options import TableOptions
 from preprocess.tables.parse import parse_block
 from preprocess.tables.read import read_blocks
@@ -104,29 +106,76 @@ def expected_csv(text: str) -> tuple[list[list[str]], list[int], list[int]]:
 
 
 @LAW
-@given(text=tables(), chunk=st.sampled_from([1, 2, 3, 5, 16, 1 << 22]))
+@given(
+    text=tables(),
+    chunk=st.sampled_from([1, 2, 3, 5, 16, 1 << 22]),
+    block=st.sampled_from([1, 20, 1 << 22]),
+)
 def test_every_value_and_line_of_csv_is_what_pythons_reader_gives(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, chunk: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, chunk: int, block: int
 ) -> None:
     path = tmp_path / "a.csv"
     path.write_bytes(text.encode())
-    monkeypatch.setattr(text_bytes, "BLOCK_NBYTES", chunk)
+    monkeypatch.setattr(table_read, "CHUNK_NBYTES", chunk)
+    monkeypatch.setattr(table_read, "BLOCK_NBYTES", block)
     rows, lines, wrong = expected_csv(text)
     blocks = read(path, null_values=())
-    assert [int(line) for block in blocks for line in block.rows] == lines
-    assert [error.key for block in blocks for error in block.errors] == [
+    assert [int(line) for parsed in blocks for line in parsed.rows] == lines
+    assert [error.key for parsed in blocks for error in parsed.errors] == [
         f"a.csv:{line}" for line in wrong
     ]
     for index, name in enumerate("xyz"):
         found = values_of(blocks, name)
         assert [str(value) for value in found] == [row[index] for row in rows]
-        for block in blocks:
-            column = block.table.column(name)
+        for parsed in blocks:
+            column = parsed.table.column(name)
             canonical = all(
                 re.fullmatch("0|-?[1-9][0-9]*", str(v)) and -(1 << 63) <= int(v) < 1 << 63
                 for v in column.to_pylist()
             )
             assert (str(column.type) == "int64") == (canonical and len(column) > 0)
+
+
+AS_INTEGERS = st.one_of(
+    st.integers(-(1 << 63), (1 << 63) - 1).map(str),
+    st.integers(0, (1 << 64) - 1).map(hex),
+    st.integers(0, 1 << 34).map(lambda number: f"{number:#X}"),
+    st.integers(-99, 99).map(str),
+    st.integers(-99, 99).map(lambda number: f"{number:04}"),
+    st.sampled_from(["", "NA", "-0", "+5", " 5", "5 ", '"5"', '""', "1e3", "5.0", str(1 << 63)]),
+)
+"""What Arrow takes for whole numbers, and what looks like them."""
+
+BESIDE = st.sampled_from(["a", "ab", "", "0x1", "x", '"a"', '"a\nb"', '"\n\n"', '"\n\n\n"'])
+
+
+@LAW
+@given(
+    rows=st.lists(st.tuples(AS_INTEGERS, BESIDE, AS_INTEGERS), max_size=6),
+    end=st.sampled_from(["\n", "\r\n", "\n\n", "\r"]),
+    last=st.booleans(),
+)
+def test_numbers_that_are_read_as_such_are_what_their_texts_say(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    rows: list[tuple[str, str, str]],
+    end: str,
+    last: bool,
+) -> None:
+    text = end.join(["x,y,z", "1,a,2", *map(",".join, rows)])
+    (tmp_path / "a.csv").write_bytes((text + end * last).encode())
+    found = []
+    for plain in (True, False):
+        # What the first record looks like is all that is known of the others.
+        guess = Guess(frozenset({0, 2}), plain)
+        monkeypatch.setattr(table_read, "guess_columns", lambda *_, guess=guess: guess)
+        found.append(read(tmp_path / "a.csv"))
+    for one, other in zip(*found, strict=True):
+        assert one.table.equals(other.table)
+        assert one.table.schema == other.table.schema
+        assert one.evidence == other.evidence
+        assert one.rows.tolist() == other.rows.tolist()
+        assert one.errors == other.errors
 
 
 @LAW

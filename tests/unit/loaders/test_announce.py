@@ -1,45 +1,27 @@
-import ctypes
-import mmap
-import os
 import sys
 import threading
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from loaders import Loader, MissingShardError, Mix, Weighted, open_dataset, open_table, open_tokens
 from loaders.announce import Announcer, Stretched, announce_ahead, chunk_blocks, will_need
-from loaders.format.files import map_file
+from loaders.format.maps import map_file
 from loaders.order import Epoch
-from loaders.stretches import split_by_shard, stretches
+from loaders.stretches import Stretches, joined, split_by_shard
+from tests.page_cache import drop, resident
 from tests.table_stores import write_people
 from tests.token_stores import write_chat, write_fixed, write_packed, write_stream
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="announces on Linux alone")
 
 
-def resident(path: Path, offset: int = 0) -> bool:
-    """Return whether a page of a file is in memory, without reading it."""
-    mapped = np.memmap(path, np.uint8, "r")
-    found = ctypes.c_ubyte()
-    address = mapped.ctypes.data + offset // mmap.PAGESIZE * mmap.PAGESIZE
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.mincore(ctypes.c_void_p(address), ctypes.c_size_t(1), ctypes.byref(found)):
-        raise OSError(ctypes.get_errno(), "mincore")
-    return bool(found.value & 1)
-
-
-def drop(path: Path) -> None:
-    """Have the kernel forget a file."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fdatasync(descriptor)
-        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-    finally:
-        os.close(descriptor)
-    if resident(path):
-        pytest.skip("this file system keeps files in memory")
+def parts_of(dataset: Any, indices: Any) -> list[NDArray[Any]]:
+    return [*chain.from_iterable(dataset.stretches(np.array(indices)))]
 
 
 def spans(parts) -> list[tuple[int, int]]:
@@ -51,10 +33,10 @@ def test_stretches_join_neighbours_and_leave_out_wide_gaps() -> None:
     wanted = np.array([3, 4, 7, 50, 99])
     found = [
         (len(part), (part.ctypes.data - rows.ctypes.data) // 10_000)
-        for part in stretches(rows, wanted, wanted + 1)
+        for part in Stretches(lambda: rows, 10_000, *joined(wanted, wanted + 1, 10_000))
     ]
     assert found == [(5, 3), (1, 50), (1, 99)]
-    assert list(stretches(rows, wanted[:0], wanted[:0])) == []
+    assert all(len(ends) == 0 for ends in joined(wanted[:0], wanted[:0], 10_000))
     by_shard = [(s, at.tolist()) for s, at in split_by_shard(wanted, np.array([4, 4, 51, 200]))]
     assert by_shard == [(0, [3]), (2, [0, 3, 46]), (3, [48])]
     assert list(split_by_shard(wanted[:0], np.array([4]))) == []
@@ -74,7 +56,7 @@ def test_every_kind_of_dataset_says_where_its_samples_lie(tmp_path: Path) -> Non
     ]
     for view in views:
         indices = np.arange(len(view))[:: 2 if len(view) > 1 else 1]
-        announced = spans(view.stretches(indices))
+        announced = spans(parts_of(view, indices))
         columns = view.look.store.columns
         for name, field in view.look.store.fields.items():
             if field.ragged:
@@ -89,21 +71,21 @@ def test_every_kind_of_dataset_says_where_its_samples_lie(tmp_path: Path) -> Non
 
 def test_stored_rows_and_windows_are_what_is_announced(tmp_path: Path, dataset_path: Path) -> None:
     photos = open_dataset(dataset_path, size=32)
-    found = b"".join(p.tobytes() for p in photos.stretches(np.array([0, 17])))
+    found = b"".join(p.tobytes() for p in parts_of(photos, [0, 17]))
     for index in (0, 17):
         assert photos[index]["image"].permute(1, 2, 0).numpy().tobytes() in found
         assert photos[index]["key"].encode() in found
     people = open_table(write_people(tmp_path / "people"))
-    (records,) = people.stretches(np.arange(3, 9))
+    (records,) = parts_of(people, range(3, 9))
     assert records.shape[0] == 6
     blocks = open_tokens(write_stream(tmp_path / "blocks", [[[*range(9)]], [[*range(9, 30)]]]))
     view = blocks.blocks(4, stride=3)
-    parts = list(view.stretches(np.array([1, 2, 5])))
-    assert [part.tolist() for part in parts] == [[*range(3, 9)], [*range(15, 20)]]
+    parts = parts_of(view, [1, 2, 5])  # the third is a window of both shards
+    assert [part.tolist() for part in parts] == [[*range(3, 9)], [*range(9, 20)]]
     mix = Mix({view: 1, blocks.blocks(4): 1})
     indices = np.sort(mix.order(np.arange(6), Epoch(shuffle=True)))
-    assert list(mix.stretches(np.unique(indices)))
-    assert len(list(Weighted(view, np.ones(len(view))).stretches(np.array([0])))) == 1
+    assert parts_of(mix, np.unique(indices))
+    assert len(parts_of(Weighted(view, np.ones(len(view))), [0])) == 1
     for dataset in (photos, people, view, mix, photos.select([1])):
         assert isinstance(dataset, Stretched)
 
@@ -135,7 +117,8 @@ class Counted:
 
     def stretches(self, indices: np.ndarray):
         self.asked.append(len(indices))
-        return stretches(self.rows, indices, indices + 1)
+        row_nbytes = self.rows.shape[1]
+        return [Stretches(lambda: self.rows, row_nbytes, *joined(indices, indices + 1, row_nbytes))]
 
 
 @linux

@@ -25,8 +25,8 @@ from loaders import (
     Weighted,
     open_dataset,
 )
-from loaders.buckets import recorded_shapes
 from loaders.format.files import crc32c_digits, to_json
+from loaders.format.recorded_buckets import recorded_shapes
 from preprocess import ImageOptions, RunOptions, images_to_shards
 from preprocess.images.buckets import bucket_shapes, nearest_bucket
 from preprocess.images.resize import fit_sizes
@@ -262,13 +262,53 @@ def test_masks_are_dense_and_boxes_are_of_each_picture(photos: Path, tmp_path: P
             counts = [number % 3 for number in numbers(batch)]
             if padded:
                 assert batch["boxes_valid"].sum(1).tolist() == counts
-                assert "image_valid" not in batch
+                for name in ("image", "mask"):
+                    assert batch[f"{name}_valid"].shape == batch["mask"].shape
+                    assert batch[f"{name}_valid"].all()
             else:
                 assert [len(boxes) for boxes in batch["boxes"]] == counts
 
 
+@pytest.mark.parametrize("store", ["raw", "jpeg"])
+def test_padded_pictures_of_several_buckets_are_one_tensor(
+    store: Any, photos: Path, tmp_path: Path
+) -> None:
+    out = prepare(photos, tmp_path / "out", masks=photos.parent / "masks", store=store)
+    ds, padded = open_dataset(out, size=32), open_dataset(out, size=32, padded=True)
+    assert padded.buckets == ds.buckets
+    order = [*range(0, len(SIZES), 3), 0]
+    batch = padded.__getitems__(order)
+    shapes = [shape_of(number) for number in numbers(batch)]
+    assert len({*shapes}) > 2
+    wide, tall = (max(sides) for sides in zip(*shapes, strict=True))
+    assert batch["image"].shape == (len(order), 3, tall, wide)
+    assert batch["image"].is_contiguous(memory_format=torch.channels_last)
+    for place, (width, height) in enumerate(shapes):
+        one = ds[order[place]]
+        for name, fill in (("image", 0), ("mask", 255)):
+            found, valid = batch[name][place], batch[f"{name}_valid"][place]
+            assert torch.equal(found[..., :height, :width], one[name])
+            assert valid[:height, :width].all()
+            assert valid.sum() == height * width
+            assert (found[..., ~valid] == fill).all()
+    assert padded[7]["image_valid"].shape == padded[7]["image"].shape[1:]
+    plain = DataLoader(padded, batch_size=7, shuffle=True, num_workers=0)
+    assert sorted(n for batch in plain for n in numbers(batch)) == [*range(len(SIZES))]
+
+
+def test_padded_pictures_come_from_a_loader_as_others_do(ds: Any) -> None:
+    padded = open_dataset(ds.path, size=32, padded=True)
+    normalize = Normalize.for_dataset(ds)
+    for options in ({}, {"normalize": normalize}, {"augment": Augment()}):
+        both = Loader(ds, 3, seed=5, **options), Loader(padded, 3, seed=5, **options)
+        for one, other in zip(*both, strict=True):
+            assert torch.equal(one["image"], other["image"])
+            assert other["image_valid"].shape == (3, *one["image"].shape[2:])
+            assert other["image_valid"].all()
+
+
 def test_what_cannot_be_is_refused_by_name(ds: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SelectionError, match=r"samples of the buckets .* in one batch: Loader"):
+    with pytest.raises(SelectionError, match=r"buckets .* in one batch: Loader.*padded=True"):
         ds.__getitems__([*range(len(ds))])
     with pytest.raises(SelectionError, match='shuffle="block": each bucket'):
         Loader(ds, 2, shuffle="block")
@@ -276,10 +316,8 @@ def test_what_cannot_be_is_refused_by_name(ds: Any, capsys: pytest.CaptureFixtur
         Weighted(ds, "balanced")
     with pytest.raises(SelectionError, match="pictures of different sizes"):
         Mix({ds: 1.0})
-    with pytest.raises(SelectionError, match="'image' differs"):
+    with pytest.raises(SelectionError, match=r"'image' differs in length"):
         Loader(ds, 2, residency="device")
-    with pytest.raises(SelectionError, match="padded=True: all samples of a batch have one size"):
-        open_dataset(ds.path, size=32, padded=True)
     most = max(ds.buckets.values())
     with pytest.raises(SelectionError, match=rf"40 train samples, at most {most} in a bucket"):
         Loader(ds, most + 1)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from loaders import open_dataset, open_table, stored_column
 from loaders.errors import FormatError, ShardsError
-from loaders.format.files import map_file
+from loaders.format.maps import map_file
 from loaders.joined_map import JoinedMap, distance
 from preprocess import ImageOptions, RunOptions, images_to_shards
 from tests.synthetic import write_image_tree

@@ -227,6 +227,20 @@ def test_statistics_that_cannot_normalize_are_refused(mean: Any, std: Any, messa
         Normalize(mean, std)
 
 
+def test_a_constant_channel_of_a_dataset_becomes_zero_and_keeps_its_range() -> None:
+    dataset = SimpleNamespace(mean=(0.25, 1.0), std=(0.5, 0.0))
+    images = torch.tensor([[[0, 51, 255]], [[255, 255, 51]]], dtype=torch.uint8)
+    found = Normalize.for_dataset(dataset)(images)
+    torch.testing.assert_close(found[0], torch.tensor([[-0.5, -0.1, 1.5]]))
+    torch.testing.assert_close(found[1], torch.tensor([[0.0, 0.0, -0.8]]))
+
+
+@pytest.mark.parametrize("std", [(0.0, 0.0), (0.5, -0.1), (0.5, float("nan"))])
+def test_a_dataset_that_nothing_varies_in_or_of_no_sense_is_refused(std: Any) -> None:
+    with pytest.raises(NormalizeError, match=r"channel [01]: std is"):
+        Normalize.for_dataset(SimpleNamespace(mean=(0.5, 0.5), std=std))
+
+
 def test_an_output_that_is_no_float_is_refused() -> None:
     with pytest.raises(NormalizeError, match=r"dtype is torch\.uint8"):
         Normalize(MEAN, STD, dtype=torch.uint8)

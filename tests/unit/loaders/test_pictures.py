@@ -161,6 +161,26 @@ def test_boxes_mapped_there_and_back_are_the_same(
     torch.testing.assert_close(boxes_to_stored(whole, transform), filled)
 
 
+@pytest.mark.parametrize("mapped", [boxes_to_stored, boxes_to_original])
+def test_boxes_may_be_lists_and_arrays(mapped: Any) -> None:
+    transform = torch.tensor([40, 30, 5, 0, 35, 30, 0, 0, 20, 20])
+    boxes = [[5, 0, 35, 30], [1, 2, 3, 4]]
+    expected = mapped(torch.tensor(boxes, dtype=torch.float64), transform)
+    doubles = np.array(boxes, np.float64)
+    for these, dtype in (
+        (boxes, torch.float32),
+        (np.array(boxes), torch.float32),
+        (doubles.tolist(), torch.float32),
+        (doubles, torch.float64),
+    ):
+        for beside in (transform, transform.numpy().astype("<u4"), transform.tolist()):
+            found = mapped(these, beside)
+            assert found.dtype == dtype
+            torch.testing.assert_close(found, expected.to(dtype))
+    assert mapped([], transform).shape == (0, 4)
+    assert mapped(boxes[0], transform).shape == (4,)
+
+
 def test_a_transform_of_a_batch_is_refused() -> None:
     with pytest.raises(SelectionError, match="of one sample"):
         boxes_to_stored(torch.zeros(1, 4), torch.zeros(2, 10, dtype=torch.int64))
@@ -199,10 +219,13 @@ def test_a_manifest_that_does_not_say_how_large_pictures_are_is_refused(stored: 
 @pytest.mark.parametrize("change", [boxes_to_original, boxes_to_stored])
 def test_what_are_no_boxes_or_no_transform_is_refused_by_name(change: Any) -> None:
     boxes, transform = torch.zeros(2, 4), torch.arange(10)
-    with pytest.raises(SelectionError, match="transform is ndarray: expected a torch tensor"):
-        change(boxes, transform.numpy())
-    with pytest.raises(SelectionError, match="boxes is list: expected a torch tensor"):
-        change(boxes.tolist(), transform)
+    for given_boxes in ("a box", None, [[1, 2, 3, 4], [1, 2]], [["a", "b", "c", "d"]], {}):
+        with pytest.raises(SelectionError, match=r"boxes is .*: expected a tensor, an array or"):
+            change(given_boxes, transform)
+    with pytest.raises(SelectionError, match="transform is NoneType: expected a tensor"):
+        change(boxes, None)
+    with pytest.raises(SelectionError, match=r"boxes are .* \[3\]: expected floats"):
+        change([1, 2, 3], transform)
     with pytest.raises(SelectionError, match=r"boxes are torch.int64 \[2, 4\]: expected floats"):
         change(boxes.long(), transform)
     with pytest.raises(SelectionError, match=r"boxes are torch.float32 \[2, 3\]: expected floats"):

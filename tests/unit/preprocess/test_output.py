@@ -95,7 +95,9 @@ def test_overwriting_an_unfinished_run_removes_its_shards(
     with pytest.raises(RuntimeError, match="the recipe failed"):
         prepare(other, out, recipe=DigestRecipe(fault="exception"))
     assert (out / "train" / "00000.key.npy").exists()
-    with pytest.raises(OutputError, match="an unfinished run with other options or other input"):
+    with pytest.raises(
+        OutputError, match="an unfinished run of other input: train/001 had 6 bytes"
+    ):
         prepare(source, out)
     write_items(out, FOREIGN)
 

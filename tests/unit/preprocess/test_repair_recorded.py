@@ -71,7 +71,7 @@ def test_what_is_no_more_where_it_was_is_named_and_found_where_it_is_now(
     before = read_tree(out)
     here = source.parent / BESIDE[option]
     there = here.rename(tmp_path / f"elsewhere{here.suffix}")
-    with pytest.raises(SourceError, match=rf"{here}: not found; .*--{option} says where"):
+    with pytest.raises(SourceError, match=rf"{here}: not found; .*`{option}` says where"):
         repair_dataset(out, source)
     assert read_tree(out) == before
     result = call("repair", out, source, f"--{option}", there)
@@ -93,7 +93,7 @@ def test_what_has_changed_beside_the_photos_is_refused(
     data = path.read_bytes()
     changes = {"masks": data + b"\0", "boxes": data.replace(b"9.5", b"8.5")}
     path.write_bytes(changes.get(option, data.replace(b'"y": 0.0', b'"y": 9.0')))
-    refusal = f"not what {out} was made from: names or sizes differ, .*--{option}"
+    refusal = f"not what {out} was made from: names or sizes differ, .*`{option}`"
     with pytest.raises(SourceError, match=refusal):
         repair_dataset(out, source)
     assert read_tree(out) == before

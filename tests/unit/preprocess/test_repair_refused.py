@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 import preprocess.repair
+from preprocess.cli import prep
 from preprocess.errors import OutputError, SourceError
 from preprocess.output import hold
 from preprocess.repair import repair_dataset
@@ -65,3 +67,25 @@ def test_a_dataset_that_was_replaced_since_its_check_is_left(
         repair_dataset(out, source)
     assert read_tree(out) == read_tree(other)
     assert not os.path.lexists(out / ".prep")
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_what_is_not_there_is_refused_before_anything_is_read(
+    damaged: bool, made: Made, tmp_path: Path
+) -> None:
+    source, out = copied(made, tmp_path)
+    if damaged:
+        next(path for path in sorted(out.rglob("train/*")) if path.is_file()).unlink()
+    words = [str(out), str(tmp_path / "typo")]
+
+    done = CliRunner().invoke(prep, ["repair", *words])
+    assert done.exit_code == 1
+    assert done.stdout == ""
+    assert done.stderr == f"Error: {words[1]}: not found; give what {out} was made from\n"
+
+    words[1] = str(source)
+    done = CliRunner().invoke(prep, ["repair", *words, "--masks", str(tmp_path / "masks")])
+    assert done.exit_code == 1
+    assert "masks: not found; give --masks as it is now, or leave it out" in done.stderr
+
+    assert CliRunner().invoke(prep, ["repair", *words]).exit_code == 0

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from loaders.format.spec import read_manifest
 from preprocess import ImageOptions, RunOptions
-from preprocess.commands.described import describe, info_text
+from preprocess.commands.described import dataset_texts, describe_dataset
 from preprocess.commands.terminal import describe_plan, print_text, progress_bar
 from preprocess.images.prepare import plan_images
 from tests.synthetic import write_image_tree
@@ -73,7 +72,7 @@ def test_progress_is_shown_on_a_terminal_and_only_on_stderr(tmp_path: Path) -> N
 
 
 def test_a_description_of_a_dataset_has_the_documented_keys(dataset_path: Path) -> None:
-    described = describe(read_manifest(dataset_path))
+    described = describe_dataset(dataset_path)
     assert set(described) == {
         "container", "kind", "recipe", "classes", "skipped", "nbytes", "splits",
     }  # fmt: skip
@@ -93,7 +92,7 @@ def test_a_description_of_a_dataset_has_the_documented_keys(dataset_path: Path) 
 
 
 def test_the_text_of_a_dataset_names_what_it_holds(dataset_path: Path) -> None:
-    text = info_text(dataset_path, describe(read_manifest(dataset_path)))
+    text = "\n".join(dataset_texts(dataset_path, describe_dataset(dataset_path)))
     for part in ("classes: 3 (ant, bee, cat)", "train: 18 samples in ", "image_24x16", "ant 6"):
         assert part in text
 

@@ -54,6 +54,40 @@ def test_pictures_are_counted_by_bucket_and_size_in_the_manifest_and_by_info(
         assert described["train"][size] == [[*shape, counts[shape]] for shape in found]
 
 
+def test_a_dry_run_shows_the_buckets_that_a_run_fills(tmp_path: Path) -> None:
+    photos = write_photos(tmp_path / "photos", [(40, 40), (50, 40), (90, 30), (30, 90), (31, 80)])
+    turned = Image.new("RGB", (90, 30))
+    exif = turned.getexif()
+    exif[274] = 6
+    for ending in ("jpg", "png", "webp", "tif"):
+        turned.save(photos / f"turned.{ending}", exif=exif)
+    (photos / "broken.jpg").write_bytes(b"\xff\xd8\xff no picture")
+    words = ("--sizes", "32", "64", "--fit", "bucket", "--bucket-step", "8", "--max-skipped", "1")
+    shown = call("images", photos, tmp_path / "out", *words, "--dry-run").stdout
+    as_json = call("images", photos, tmp_path / "out", *words, "--dry-run", "--json").stdout
+    previewed = json.loads(as_json)["buckets"]
+    assert not (tmp_path / "out").exists()
+
+    assert call("images", photos, tmp_path / "out", *words).exit_code == 0
+    stored = json.loads(call("info", tmp_path / "out", "--json").stdout)["buckets"]
+    for size in ("32", "64"):
+        found = previewed["train"][size]
+        assert (found["looked_at"], found["photos"], found["unknown"]) == (10, 10, 1)
+        counts = [[one["width"], one["height"], one["photos"]] for one in found["buckets"]]
+        assert counts == stored["train"][size]
+    assert "train: buckets of 32, by the headers of 10 photos:\n" in shown
+    assert "  24x40              6   66.7%, 42.9% of each cut off\n" in shown
+    assert "  no bucket          1 whose headers tell no size that is taken\n" in shown
+
+
+def test_a_dry_run_counts_what_is_too_small_to_be_enlarged(tmp_path: Path) -> None:
+    photos = write_photos(tmp_path / "photos", [(40, 40), (20, 20), (32, 33)])
+    words = ("--sizes", "32", "--fit", "bucket", "--bucket-step", "8", "--no-upscale")
+    shown = call("images", photos, tmp_path / "out", *words, "--dry-run").stdout
+    assert "  32x32              2  100.0%, 1.5% of each cut off\n" in shown
+    assert "  no bucket          1 too small, with --no-upscale\n" in shown
+
+
 def test_shards_and_workers_do_not_change_what_is_stored(tmp_path: Path) -> None:
     sizes = [(20 + 7 * n % 60, 20 + 5 * n % 70) for n in range(24)]
     photos = write_photos(tmp_path / "photos", sizes)

@@ -76,7 +76,7 @@ def test_a_dry_run_shows_the_comparison_as_a_table_and_in_json(
     ]  # fmt: skip
     found = json.loads(call(*words, "--json", "--depth", "16").stdout)["storage"]
     assert [way["name"] for way in found] == WAYS
-    assert found[1]["refused"] == "store='jpeg' and depth=16: JPEG has 8 bits a sample"
+    assert found[1]["refused"] == "--store jpeg and --depth 16: JPEG has 8 bits a sample"
     assert found[2]["samples_per_second_and_core"]["image_32"] > 0
     assert found[0]["nbytes"] == 2 * 6 * 32 * 32 * 3
     assert not (tmp_path / "out").exists()
@@ -88,9 +88,9 @@ def test_a_dry_run_shows_the_comparison_as_a_table_and_in_json(
         ("--store jpeg --depth 16", "JPEG has 8 bits a sample"),
         ("--store jpeg --alpha keep", "JPEG has no transparency"),
         ("--store jpeg --format zarr --compress zstd", "give one of them"),
-        ("--quality 80", "quality: only with store='jpeg'"),
+        ("--quality 80", "--quality: only with --store jpeg"),
         ("--store jpeg --quality 0", "1<=x<=100"),
-        ("--compress zstd", "--compress: only with --format zarr"),
+        ("--compress zstd", "--compress zstd: only with --format zarr"),
         ("--compress zstd --format zarr --fit shortest", "chunks hold pictures of one size"),
         ("--compress gzip --format zarr", "'gzip' is not one of"),
     ],
@@ -106,7 +106,7 @@ def test_what_an_encoding_cannot_hold_is_refused_by_name(
 
 def test_compression_without_zarr_is_refused_from_python_too(photos: Path, tmp_path: Path) -> None:
     options = ImageOptions(sizes=((16, 16),), compress="zstd")
-    with pytest.raises(ValueError, match="only with the container zarr"):
+    with pytest.raises(ValueError, match="only with container='zarr', whose"):
         images_to_shards(photos, tmp_path / "out", options)
 
 

@@ -24,6 +24,7 @@ from preprocess import (
 )
 from preprocess.images.splits import split_photos
 from preprocess.items import Item, Listing
+from tests.token_commands import call
 
 ROWS = [
     {"file_name": f"{i}.png", "kind": "ant" if i % 3 else "bee", "tags": ["x", "y"][: i % 3],
@@ -79,6 +80,22 @@ def test_labels_and_numbers_come_out_of_a_table(tmp_path: Path, ending: str) -> 
         assert sample["targets"].tolist() == [row["weight"]]
         assert sample["labels"].tolist() == [name in row["tags"] for name in ("x", "y")]
     assert ds.__getitems__([0, 1])["targets"].shape == (2, 1)
+
+
+def test_a_table_that_nothing_is_taken_from_is_told_of(tmp_path: Path) -> None:
+    folder = write_photos(tmp_path)
+    path = write_table(tmp_path / "rows.csv", ROWS)
+
+    def notes(out: str, *words: str) -> str:
+        done = call("images", folder, tmp_path / out, "--sizes", "8", "--metadata", path, *words)
+        assert done.exit_code == 0, done.stderr
+        return str(done.stdout)
+
+    said = "note: " + str(path) + ": none of its columns is asked for: --label"
+    assert said in notes("plain")
+    assert said in notes("dry", "--dry-run")
+    assert said not in notes("label", "--label", "kind")
+    assert said not in notes("group", "--group-by", "who", "--validation", "0.5")
 
 
 def test_a_column_names_the_splits(tmp_path: Path) -> None:

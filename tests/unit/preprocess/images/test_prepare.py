@@ -124,7 +124,7 @@ def test_options_outside_their_range_name_what_is_allowed(
 def test_pictures_over_max_pixels_are_refused_by_name(tmp_path: Path) -> None:
     write_image_tree(tmp_path / "photos", ["ant"], 1, size=(40, 40))
     options = ImageOptions(sizes=((8, 8),), max_pixels=1599)
-    with pytest.raises(SourceError, match=r"ant/0000\.jpg: .*1600 pixels, more than max_pixels"):
+    with pytest.raises(SourceError, match=r"ant/0000\.jpg: .* more than 1,599 \(`max_pixels`\)"):
         images_to_shards(tmp_path / "photos", tmp_path / "out", options)
 
 

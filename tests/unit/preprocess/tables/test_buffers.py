@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from preprocess.errors import SampleError
 from preprocess.tables import packed as table_packed
-from preprocess.tables.buffers import filled, stored_numbers, validity, whole_range
+from preprocess.tables.buffers import narrowed, stored_numbers, validity, whole_range
 from preprocess.tables.dictionaries import encoded
 from preprocess.tables.packed import packed
 
@@ -28,8 +28,13 @@ def test_numbers_and_what_is_missing_are_those_of_arrow(
     known = [value for value in values if value is not None]
     assert validity(array).tolist() == [value is not None for value in values]
     assert stored_numbers(array)[validity(array)].tolist() == known
-    assert filled(array, 7).tolist() == [7 if value is None else value for value in values]
     assert whole_range(array) == ((min(known), max(known)) if known else None)
+    if known:
+        narrow = narrowed(array, (min(known), max(known)))
+        narrow.validate(full=True)
+        assert narrow.to_pylist() == values
+        assert narrow.type.bit_width <= kind.bit_width
+        assert set(stored_numbers(narrow).tolist()) == set(known)
 
 
 def test_of_an_array_of_nothing_all_is_missing() -> None:

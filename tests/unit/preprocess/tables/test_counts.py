@@ -6,7 +6,7 @@ import pytest
 
 from preprocess.tables import counts as table_counts
 from preprocess.tables.column_statistics import tally
-from preprocess.tables.counts import count_numbers, numbers_to_count
+from preprocess.tables.counts import Part, count_numbers, numbers_to_count
 from preprocess.tables.quantiles import quantiles, quantiles_of_counted
 
 RNG = np.random.default_rng(0)
@@ -33,7 +33,7 @@ def test_counted_numbers_have_the_sums_and_quantiles_of_all(
     whole = np.concatenate([part.astype(np.int64) for part in parts])
     monkeypatch.setattr(table_counts, "_MERGED", held)
     for low in (int(whole.min()), max(int(whole.min()) - 1000, -LARGEST - 1)):
-        found = count_numbers([(part.astype(np.int64), 0) for part in parts], low)
+        found = count_numbers(map(Part, parts), low)
         assert found is not None
         values, counts = np.unique(whole, return_counts=True)
         assert found[0].tolist() == values.tolist()
@@ -45,31 +45,36 @@ def test_counted_numbers_have_the_sums_and_quantiles_of_all(
 
 
 def test_of_no_numbers_there_are_no_quantiles() -> None:
-    found = count_numbers([(np.empty(0, np.int64), 0)], 0)
+    found = count_numbers([Part(np.empty(0, np.int64))], 0)
     assert found is not None
     assert quantiles_of_counted(*found) == ()
 
 
 def test_too_many_different_numbers_are_not_held(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table_counts, "_HELD", 3)
-    assert count_numbers([(np.arange(4), 0)] * 2, 0) is None
-    assert count_numbers([(np.arange(3), 0)] * 2, 0) is not None
+    assert count_numbers([Part(np.arange(4))] * 2, 0) is None
+    assert count_numbers([Part(np.arange(3))] * 2, 0) is not None
 
 
-def test_missing_numbers_are_left_out_and_other_types_are_not_counted() -> None:
-    part = numbers_to_count(pa.array([1, None, 3], pa.int8()), -1000)
-    assert part is not None
-    assert part[0].tolist() == [1, -1000, 3]
-    found = count_numbers([part, (np.array([-1000, 3]), 0)], -1000)
+@pytest.mark.parametrize("far", [0, 1 << 30])
+def test_missing_numbers_are_left_out(far: int) -> None:
+    arrays = [pa.array([far + 1, None, far + 3, None], pa.int32()), pa.array([None, far + 3, -5])]
+    found = count_numbers(map(numbers_to_count, arrays), -1000)
     assert found is not None
-    assert found[0].tolist() == [-1000, 1, 3]
-    assert found[1].tolist() == [1, 1, 2]
-    unsigned = numbers_to_count(pa.array([1, (1 << 32) - 1], pa.uint32()), 0)
+    kept = found[1] > 0
+    assert found[0][kept].tolist() == [-5, far + 1, far + 3]
+    assert found[1][kept].tolist() == [1, 1, 2]
+
+
+def test_other_types_are_not_counted() -> None:
+    unsigned = numbers_to_count(pa.array([1, (1 << 32) - 1], pa.uint32()))
     assert unsigned is not None
-    assert unsigned[0].dtype == np.int64
-    nothing = numbers_to_count(pa.array(["a", None]).dictionary_encode()[1:], 0)
+    found = count_numbers([unsigned], 0)
+    assert found is not None
+    assert found[0].tolist() == [1, (1 << 32) - 1]
+    nothing = numbers_to_count(pa.array(["a", None]).dictionary_encode()[1:])
     assert nothing is not None
-    assert len(nothing[0]) == 0
-    assert numbers_to_count(pa.array([1], pa.uint64()), 0) is None
-    assert numbers_to_count(pa.array([1.0]), 0) is None
-    assert count_numbers([(np.arange(3), 0), None], 0) is None
+    assert len(nothing.numbers) == 0
+    assert numbers_to_count(pa.array([1], pa.uint64())) is None
+    assert numbers_to_count(pa.array([1.0])) is None
+    assert count_numbers([Part(np.arange(3)), None], 0) is None

@@ -10,7 +10,7 @@ from preprocess.tables.toml import Wish
 
 
 def test_a_column_that_a_schema_calls_text_is_refused_with_what_takes_it() -> None:
-    with pytest.raises(ValueError, match=r"^schema: column 'a b': .* --text 'a b' --tokenizer T"):
+    with pytest.raises(ValueError, match=r"^schema: column 'a b': .* `text` 'a b' `tokenizer` T"):
         TableRequest(
             source=Path("in.csv"),
             out=Path("out"),

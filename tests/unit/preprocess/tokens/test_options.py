@@ -23,7 +23,7 @@ CHAT: dict[str, Any] = {"layout": "chat", "text": TextOptions(json_values=True)}
         ({"layout": "fixed", "length": 1 << 25}, "length=33554432"),
         ({"length": 8}, "length=8: only with layout fixed or packed"),
         ({"layout": "packed", "length": 8, "stride": 1}, "stride=1: only with layout fixed"),
-        ({"text": TextOptions(pair_key="b")}, "pair_key=b: only with layout fixed"),
+        ({"text": TextOptions(pair_key="b")}, "pair_key='b': only with layout fixed"),
         ({"chat_day": "2024-02-29"}, "only with layout chat"),
         ({"layout": "chat"}, "text.json_values: expected exactly with layout chat"),
         ({"text": TextOptions(json_values=True)}, "text.json_values"),
