@@ -391,7 +391,7 @@ def test_the_command_shuffles_and_says_what_it_left_out(bpe: str, tmp_path: Path
     [
         ({"shuffle_documents": -1}, "shuffle_documents=-1: expected 0 or more"),
         ({"dedup": "fuzzy"}, "dedup='fuzzy': expected"),
-        ({"dedup_threshold": 0.5}, "dedup_threshold=0.5: only with minhash"),
+        ({"dedup_threshold": 0.5}, "dedup_threshold=0.5: only with dedup='minhash'"),
         ({"dedup": "minhash", "dedup_threshold": 1.5}, "dedup_threshold=1.5: expected above 0"),
     ],
 )
