@@ -22,8 +22,9 @@ class DecodeThreads:
 
     def __init__(self, most: int | None = None) -> None:
         self._most = most
-        self._pool: ThreadPoolExecutor | None = None
-        self._process = 0
+        self._pools: dict[
+            int, ThreadPoolExecutor
+        ] = {}  # by process: a parent's has no threads here
 
     def run(self, count: int, work: Callable[[int], None]) -> None:
         """Call `work` with 0..count-1, each number once, in any order; return when all are done.
@@ -66,8 +67,10 @@ class DecodeThreads:
             begun.pop(0).result()
 
     def _open_pool(self) -> ThreadPoolExecutor:
-        if self._pool is None or self._process != os.getpid():
+        process = os.getpid()
+        found = self._pools.get(process)
+        if found is None:
             threads = max(1, (self._most or own_processors()) - 1)
-            self._process = os.getpid()
-            self._pool = ThreadPoolExecutor(threads, thread_name_prefix="prep-decode")
-        return self._pool
+            made = ThreadPoolExecutor(threads, thread_name_prefix="prep-decode")
+            found = self._pools.setdefault(process, made)  # another thread may have been faster
+        return found

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from preprocess.tables.fit import Fitted, fit
 from preprocess.tables.options import TableOptions
 from preprocess.tables.parse import parse_block
-from preprocess.tables.read import RawBlock
+from preprocess.tables.raw_block import RawBlock
 from preprocess.tables.schema import decide
 from preprocess.tables.spill import Origin, Spilled, write_block
 from preprocess.tables.toml import Wish

@@ -160,12 +160,12 @@ class Block:
         key: The file, as the listing has it.
         table: The columns in the order of the file, names unique. Text is dictionary<int32,
             large_string> in the order of its first appearance; columns of CSV whose every value
-            in the block is a canonical whole number within int64 are int64, from which `str`
-            gives the text back. Others have the type of their file: whole numbers, floats, bool,
-            date32, timestamp[us] with UTC or none, time64[us], decimals, lists of numbers or
-            strings, null. What no table can hold is all null, in its type. Of a block that was
-            written and opened again, whole numbers and indices have the narrowest signed type that
-            holds those of the block.
+            in the block is a canonical whole number within int64 are of the narrowest signed type,
+            and `str` gives the text back. Others have the type of their file: whole numbers,
+            floats, bool, date32, timestamp[us] with UTC or none, time64[us], decimals, lists of
+            numbers or strings, null. What no table can hold is all null, in its type. Of a block
+            that was written and opened again, whole numbers and indices have the narrowest signed
+            type that holds those of the block.
         rows: [N] int64: the line where each record begins in CSV and JSON lines, the row in
             Parquet and Arrow; from 1.
         evidence: Of every column.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from loaders.format.records import NAME_RULE, is_name
-from preprocess.errors import SourceError
+from preprocess.errors import SampleError, SourceError
 from preprocess.tables.options import TableOptions
 from preprocess.tables.ordinals import refuse_ordinals
 from preprocess.tables.structs import fault_of_structs, flattened, leaves
@@ -86,6 +86,16 @@ def fault_of_names(names: Sequence[str]) -> str | None:
                 f"column {number} is called {listed([name[:LETTERS_SHOWN]])}, expected {NAME_RULE}"
             )
     return None
+
+
+def check_names(names: Sequence[str], key: str) -> None:
+    """Refuse a file, which `key` names, whose columns cannot have these names.
+
+    Raises:
+        SampleError: That is so.
+    """
+    if (fault := fault_of_names(names)) is not None:
+        raise SampleError(key, fault)
 
 
 def readable_columns(schema: "pa.Schema", options: TableOptions, key: str) -> list[str]:

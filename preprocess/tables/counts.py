@@ -108,6 +108,12 @@ def _count_near(numbers: NDArray[Any], low: int, near: NDArray[np.int64]) -> NDA
     if highest < len(near):
         near[: highest + 1] += np.bincount(np.subtract(numbers, low, dtype=np.int64))
         return np.empty(0, np.int64)
+    beyond = low + len(near)
+    if numbers.dtype.kind == "i" and beyond <= np.iinfo(numbers.dtype).max:
+        # Where neither a sum nor a distance of the near ones can be too large.
+        places = np.subtract(np.minimum(numbers, beyond), low, dtype=np.int64)
+        near += np.bincount(places, minlength=len(near) + 1)[:-1]
+        return numbers[numbers >= beyond].astype(np.int64)
     # A distance may be beyond int64.
     numbers = numbers.astype(np.int64)
     far = numbers.view(np.uint64) - np.uint64(low % (1 << 64))

@@ -1,31 +1,26 @@
 """A column of numbers, fitted: its stored type from all rows, its statistics from train."""
 
-import math
-import re
 from collections.abc import Iterator
 from dataclasses import replace
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from loaders.format.table_schema import ColumnSpec, Loss
+from loaders.format.table_schema import ColumnSpec
 from preprocess.errors import SourceError
 from preprocess.tables.column_statistics import Tally, column_statistics, tally
-from preprocess.tables.columns import list_counts
 from preprocess.tables.counts import Part as Counting
 from preprocess.tables.counts import count_numbers, numbers_to_count
 from preprocess.tables.fit_rows import Rows, column_numbers
 from preprocess.tables.fitted_column import CODE_DTYPES, FittedColumn, make_spec, narrowest
-from preprocess.tables.list_values import list_items, rows_with
+from preprocess.tables.list_values import rows_with
 from preprocess.tables.overflow import overflows
 from preprocess.tables.plan import ColumnPlan, room_of, with_range
 from preprocess.tables.quantiles import HELD, Part, quantiles, quantiles_of_counted
+from preprocess.tables.rounded import all_values, rounded_whole, rounding
 from preprocess.tables.splits import SKIPPED, TRAIN
-from preprocess.tables.text import plain_numbers
 from preprocess.tables.unused import unused_number
-from preprocess.tables.values import numbers_of, texts_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,9 +29,6 @@ if TYPE_CHECKING:
 
 _UNSIGNED: Final = 1 << 63
 """Offset of unsigned numbers of 64 bits, as int64."""
-
-_WHOLE: Final = re.compile("-?[0-9]{16,}")
-"""Whole numbers that may be beyond 2**53."""
 
 
 def fit_whole(plan: ColumnPlan, rows: Rows) -> FittedColumn:
@@ -57,7 +49,7 @@ def fit_whole(plan: ColumnPlan, rows: Rows) -> FittedColumn:
     wraps: Wrapping | None = None
     if plan.wraps:
         wraps = "uint64" if plan.unsigned else "int64"
-        offset = unused_number(lambda: _all(plan, rows), unsigned=plan.unsigned) + 1
+        offset = unused_number(lambda: all_values(plan, rows), unsigned=plan.unsigned) + 1
     elif plan.nullable:
         below = 0 if boolean else room_of(plan, rows.options.room)
         offset, high = offset - below, high + below
@@ -119,106 +111,10 @@ def fit_floats(plan: ColumnPlan, rows: Rows) -> FittedColumn:
     # Whether float32 holds whole numbers that float64 does not hold is not asked of all blocks.
     exact = plan.float32_exact and not rounded
     narrow = plan.float32 or (exact and plan.dtype is None)
-    losses = (_rounding(plan, rows) if narrow and not exact else []) + rounded
+    losses = (rounding(plan, rows) if narrow and not exact else []) + rounded
     losses += overflows(plan, rows)
     spec = make_spec(plan, "float32" if narrow else "float64", tuple(losses))
     return _with_statistics(spec, plan, rows)
-
-
-def _rounding(plan: ColumnPlan, rows: Rows) -> list[Loss]:
-    """Return what float32 loses, over all rows."""
-    changed, worst = 0, 0.0
-    for values, counts in _all(plan, rows):
-        with np.errstate(over="ignore", invalid="ignore"):
-            error = np.abs(values.astype(np.float32).astype(np.float64) - values)
-        error[np.isinf(values)] = 0.0
-        if np.isinf(error).any():
-            _refuse_large(plan, rows)
-        lossy = error > 0
-        changed += int(np.count_nonzero(lossy) if counts is None else counts[lossy].sum())
-        worst = max(worst, float(error.max(initial=0.0)))
-    return [Loss(what="rounded to float32", values=changed, worst=worst)] if changed else []
-
-
-def _refuse_large(plan: ColumnPlan, rows: Rows) -> None:
-    """Refuse float32 by the first value that would become infinite."""
-
-    def large(array: "pa.Array") -> NDArray[np.bool_]:
-        values, valid = column_numbers(array, plan, rows.options).rows()
-        with np.errstate(over="ignore"):
-            beyond = np.isinf(values.astype(np.float32)) & np.isfinite(values) & valid
-        return rows_with(beyond, array, varies=plan.varies)
-
-    where, value = rows.first(plan.source, large) or (plan.name, "a value")
-    raise SourceError(
-        f"{where}: column {plan.name!r}: {value} is beyond the range of float32; leave it float64"
-    )
-
-
-def rounded_whole(plan: ColumnPlan, rows: Rows) -> list[Loss]:
-    """Return what float64 loses of numbers that it does not hold; infinite ones are no loss.
-
-    These are whole numbers among floats, and decimals.
-    """
-    if not plan.beyond_float:
-        return []
-    count, worst = 0, 0
-    for column, of_rows in rows.arrays(plan.source):
-        array, splits = column, of_rows
-        if plan.kind == "vector":
-            array, splits = list_items(column), np.repeat(of_rows, list_counts(column))
-        if _is_decimal(array):
-            return _rounded_decimals(plan, rows)
-        if _is_floating(array):
-            continue
-        texts = texts_of(array).of_rows(splits != SKIPPED)
-        values = plain_numbers(texts.values, rows.options).to_pylist()
-        for text, times in zip(values, texts.counts()[:-1].tolist(), strict=True):
-            if times and _WHOLE.fullmatch(text) and not math.isinf(float(text)):
-                error = abs(int(float(text)) - int(text))
-                count += times if error else 0
-                worst = max(worst, error)
-    what = "whole numbers beyond 2**53 rounded to float64"
-    return [Loss(what=what, values=count, worst=float(worst))] if count else []
-
-
-def _rounded_decimals(plan: ColumnPlan, rows: Rows) -> list[Loss]:
-    """Return what float64 loses of decimals, over all rows."""
-    import pyarrow as pa
-
-    count, worst = 0, Decimal(0)
-    for array, splits in rows.arrays(plan.source):
-        found = array.filter(pa.array(splits != SKIPPED)).drop_null().dictionary_encode()
-        values = found.dictionary
-        stored, _ = numbers_of(values, "float", rows.options, name=plan.name).rows()
-        counts = np.bincount(found.indices.to_numpy(), minlength=len(values))
-        for value, near, times in zip(
-            values.to_pylist(), stored.tolist(), counts.tolist(), strict=True
-        ):
-            if error := abs(Decimal(near) - value):
-                count += times
-                worst = max(worst, error)
-    what = "decimals rounded to float64"
-    return [Loss(what=what, values=count, worst=float(worst))] if count else []
-
-
-def _is_decimal(array: "pa.Array") -> bool:
-    import pyarrow as pa
-
-    return bool(pa.types.is_decimal(array.type))
-
-
-def _is_floating(array: "pa.Array") -> bool:
-    import pyarrow as pa
-
-    return bool(pa.types.is_floating(array.type))
-
-
-def _all(plan: ColumnPlan, rows: Rows) -> Iterator[Part]:
-    """Yield the values of all rows that are stored."""
-    for numbers, splits in rows.numbers(plan):
-        values, counts, _ = numbers.of_rows(splits != SKIPPED).counted()
-        yield values, counts
 
 
 def _with_statistics(spec: ColumnSpec, plan: ColumnPlan, rows: Rows) -> FittedColumn:

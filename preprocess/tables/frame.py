@@ -12,7 +12,7 @@ from preprocess.tables.block import FRAME, Block
 from preprocess.tables.columns import fault_of_names, readable_columns, with_unread
 from preprocess.tables.options import TableOptions
 from preprocess.tables.parse import parse_block
-from preprocess.tables.read import RawBlock
+from preprocess.tables.raw_block import RawBlock
 
 if TYPE_CHECKING:
     import pyarrow as pa

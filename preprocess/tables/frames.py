@@ -9,8 +9,9 @@ from typing import Any
 from preprocess.items import Item, Listing
 from preprocess.tables.block import FRAME
 from preprocess.tables.frame import blocks_of_frame
+from preprocess.tables.gathered import Load, Part
 from preprocess.tables.options import TableOptions
-from preprocess.tables.scan import Load, Part, spill_parts
+from preprocess.tables.scan import spill_parts
 from preprocess.tables.spill import Spilled
 
 

@@ -1,12 +1,13 @@
 """Records of CSV -> columns: text as it is written, whole numbers where nothing is lost by it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from preprocess.errors import SampleError
+from preprocess.tables.buffers import narrowed, whole_range
 from preprocess.tables.columns import as_integers, whole
 from preprocess.tables.dictionaries import invalid_rows
 from preprocess.tables.options import TableOptions
@@ -53,7 +54,7 @@ def guess_columns(data: bytes, delimiter: str, count: int, options: TableOptions
     columns = [whole(table.column(index)) for index in range(count)]
     numbers = [as_integers(column) for column in columns]
     read = [
-        column.dictionary_encode() if found is None else found
+        column.dictionary_encode() if found is None else _narrow(found)
         for column, found in zip(columns, numbers, strict=True)
     ]
     plain = are_as_written(sample, count_lines(sample, len(sample)), read)
@@ -87,9 +88,9 @@ def parse_csv(
     """Parse whole records.
 
     Returns:
-        The columns that are read: dictionary<int32, large_string>, or int64 where every value is
-        a canonical whole number; [N] after how many lines of the data each row begins; and such
-        lines of records that are left out, in order, with the reasons.
+        The columns that are read: dictionary<int32, large_string>, or the narrowest signed type
+        where every value is a canonical whole number; [N] after how many lines of the data each
+        row begins; and such lines of records that are left out, in order, with the reasons.
 
     Raises:
         SampleError: The quotes are not paired.
@@ -144,14 +145,22 @@ def _plain_rows(block: CsvBlock, options: TableOptions) -> ParsedRows | None:
         rows = _rows(block, kinds, options)
     except pa.ArrowInvalid:  # no number, or a table that the other way refuses as well
         return None
-    columns = [whole(column) for column in rows.table.columns]
+    columns = [_narrow(whole(column)) for column in rows.table.columns]
     if rows.wrong or not are_as_written(block.data, block.lines, columns):
         return None
-    return rows
+    return replace(rows, table=pa.table(columns, names=rows.table.column_names))
+
+
+def _narrow(column: Any) -> Any:
+    """Return whole numbers in the narrowest type; what is none, or has no value, as it is."""
+    import pyarrow as pa
+
+    bounds = whole_range(column) if pa.types.is_integer(column.type) else None
+    return column if bounds is None else narrowed(column, bounds)
 
 
 def smallest(column: Any) -> Any:
-    """Return strings, or a dictionary of them: as int64 if all are whole numbers."""
+    """Return strings, or a dictionary of them: if all are whole numbers, these in few bytes."""
     import pyarrow as pa
 
     if pa.types.is_integer(column.type):
@@ -160,12 +169,12 @@ def smallest(column: Any) -> Any:
     if not pa.types.is_dictionary(column.type):
         found = as_integers(column)
         if found is not None:
-            return found
+            return _narrow(found)
         column = column.dictionary_encode()
         values = column.dictionary.cast(pa.large_string())
         return pa.DictionaryArray.from_arrays(column.indices, values)
     found = as_integers(column.dictionary)
-    return column if found is None else found.take(column.indices)
+    return column if found is None else _narrow(found.take(column.indices))
 
 
 def _lines(block: CsvBlock, rows: ParsedRows) -> "NDArray[np.int64]":

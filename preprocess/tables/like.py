@@ -19,12 +19,12 @@ from preprocess.tables.asked import check_names
 from preprocess.tables.block import NULL, Evidence
 from preprocess.tables.coded_texts import source_of
 from preprocess.tables.fit import Fitted
-from preprocess.tables.fit_numbers import rounded_whole
 from preprocess.tables.fit_rows import Rows
 from preprocess.tables.fractions import first_fraction
 from preprocess.tables.options import TableOptions
 from preprocess.tables.plan import ColumnPlan, mixed_notes, without_text
 from preprocess.tables.recipe import read_facts
+from preprocess.tables.rounded import rounded_whole
 from preprocess.tables.spill import Spilled, open_block
 from preprocess.tables.splits import SKIPPED, SPLIT_NAMES
 from preprocess.tables.values import EXACT_FLOAT, column_array, numbers_of

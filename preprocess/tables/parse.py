@@ -14,7 +14,8 @@ from preprocess.tables.evidence import Place, text_evidence, typed_evidence, unr
 from preprocess.tables.from_csv import CsvBlock, parse_csv, smallest
 from preprocess.tables.from_json import parse_json
 from preprocess.tables.options import TableOptions
-from preprocess.tables.read import MAX_RECORD_NBYTES, RawBlock
+from preprocess.tables.raw_block import RawBlock
+from preprocess.tables.read import MAX_RECORD_NBYTES
 from preprocess.tables.typed import as_held, kinds_of
 from preprocess.texts.from_arrow import named_faults
 from preprocess.texts.records import BadRecord

@@ -27,14 +27,15 @@ def are_as_written(data: bytes, lines: int, columns: Sequence[Any]) -> bool:
     Args:
         data: The records.
         lines: Line ends in the data, those in quotes too.
-        columns: All columns of the records: int64, or dictionary<int32, large_string>.
+        columns: All columns of the records: whole numbers, with one of them in the places of all
+            missing ones as `narrowed` puts it there, or dictionaries of text.
     """
     import pyarrow as pa
 
     count = len(columns[0])
     if lines + (data[-1:] not in {b"\n", b"\r"}) != count:
         return False  # empty lines, or line ends in quotes
-    fields = len(data) - lines - count * (len(columns) - 1)
+    fields = len(data) - count * (len(columns) - 1)  # with the ends of lines
     length = 0
     large = False
     for column in columns:
@@ -44,21 +45,23 @@ def are_as_written(data: bytes, lines: int, columns: Sequence[Any]) -> bool:
             digits, largest = _digits(column)
             length += digits
             large = large or largest >= _AS_SHORT
-    if length == fields - lines:  # line ends of two bytes, perhaps
+    ends = lines
+    if length == fields - 2 * lines:  # of two bytes, perhaps
         array = np.frombuffer(data, np.uint8)
-        fields -= int(np.count_nonzero(array == _RETURN))
-    return length == fields and not (large and _has_hexadecimal(data))
+        ends = sum(int(np.count_nonzero(array == end)) for end in _ENDS)
+    return length == fields - ends and not (large and _has_hexadecimal(data))
 
 
 def _digits(column: Any) -> tuple[int, int]:
     """Return how long whole numbers are as text, all together, and the largest without its sign."""
     numbers = stored_numbers(column)
+    if not len(numbers) - column.null_count:
+        return 0, 0
+    low, high = int(numbers.min()), int(numbers.max())
+    length = len(numbers)
     if column.null_count:
-        numbers = np.where(validity(column), numbers, 0)
-    low, high = int(numbers.min(initial=0)), int(numbers.max(initial=0))
-    if low >= -(1 << 31) and high < 1 << 31:
-        numbers = numbers.astype(np.int32)
-    length = len(numbers) - column.null_count
+        # All of them count as the number that stands in their places.
+        length -= column.null_count * len(str(numbers[np.argmin(validity(column))]))
     if low < 0:
         length += int(np.count_nonzero(numbers < 0))
     power, largest = 10, max(high, -low)
@@ -94,4 +97,5 @@ def _has_hexadecimal(data: bytes) -> bool:
     return bool((array[places[places > 0] - 1] == _ZERO).any())
 
 
-_RETURN, _X, _ZERO, _LOWER = np.frombuffer(b"\rx0 ", np.uint8)
+_ENDS = np.frombuffer(b"\r\n", np.uint8)
+_X, _ZERO, _LOWER = np.frombuffer(b"x0 ", np.uint8)

@@ -84,7 +84,7 @@ class Gather:
         self._rows = np.zeros(*image.layout(self._indices[:batch_size]))
         self._caller = ThreadPoolExecutor(1)
         self.run()  # starts the threads, and brings the maps into the page cache
-        pools = [self._caller, *([decode._pool] if decode._pool else [])]
+        pools = [self._caller, *decode._pools.values()]
         usable = itertools.islice(itertools.cycle(sorted(os.sched_getaffinity(0))), first, None)
         for thread in (thread for pool in pools for thread in pool._threads):
             os.sched_setaffinity(thread.native_id or 0, {next(usable)})

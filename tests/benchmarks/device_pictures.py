@@ -144,11 +144,15 @@ def check_pictures(scratch: Path, device: torch.device, places: list[Residency])
         if lacking := missing(way):
             yield f"{name}: NOT CHECKED, {' and '.join(lacking)} not installed here"
             continue
-        dataset = open_dataset(write_pictures(scratch / name, way))
+        path = write_pictures(scratch / name, way)
+        dataset = open_dataset(path)
         for place in places:
             if way.buckets and place in {"pinned", "device"}:
                 yield f"{name}, {place}: {_refused(dataset, place, device)}"
                 continue
+            if way.buckets:
+                _check_ranks(open_dataset(path, padded=True), place, device, {"last": "pad"}, 0)
+                yield f"{name}, {place}: the batches of the CPU, with what counts of each picture"
             for options in ({}, {"last": "pad"}, {"last": "wrap", "drop_last": False}):
                 for epoch in range(2):
                     _check_ranks(dataset, place, device, options, epoch)

@@ -257,6 +257,7 @@ def test_texts_are_appended_document_by_document(tmp_path: Path) -> None:
     bpe = make_bpe(tmp_path / "bpe")
     (tmp_path / "in").mkdir()
     words = ("tokens", tmp_path / "in", tmp_path / "out", "--tokenizer", bpe)
+    words += ("--engine", "transformers")
     write_jsonl(tmp_path / "in/b.jsonl", ["one", "two dogs"])
     assert call(*words).exit_code == 0
     old = stored(tmp_path / "out")

@@ -24,7 +24,15 @@ from google_crc32c import value as crc32c
 from numpy.typing import NDArray
 from torch.utils.data import DataLoader
 
-from loaders import FormatError, Loader, Mix, SelectionError, Weighted, open_dataset
+from loaders import (
+    FormatError,
+    Loader,
+    Mix,
+    SelectionError,
+    Weighted,
+    decode_threads,
+    open_dataset,
+)
 from loaders.decode_threads import DecodeThreads
 from loaders.format.codecs import encode_sample
 from loaders.format.encoding import Encoding
@@ -530,3 +538,27 @@ def test_a_sample_has_the_same_bytes_from_any_thread(
         expected = thread.submit(encode_sample, encoding, sample).result()
     for _ in range(5):
         assert encode_sample(encoding, sample) == expected
+
+
+def test_no_thread_of_a_forked_child_is_given_the_pool_of_the_parent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    threads = DecodeThreads(2)
+    threads.run(4, lambda _: None)
+    parents = threads._open_pool()
+    monkeypatch.setattr(os, "getpid", lambda: -1)  # in a child, threads are as they were
+    given: list[ThreadPoolExecutor] = []
+
+    class Pool(ThreadPoolExecutor):
+        """Another thread asks while one makes the child's own."""
+
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            monkeypatch.setattr(decode_threads, "ThreadPoolExecutor", ThreadPoolExecutor)
+            given.append(threads._open_pool())
+            super().__init__(*arguments, **options)
+
+    monkeypatch.setattr(decode_threads, "ThreadPoolExecutor", Pool)
+    given.append(threads._open_pool())
+    assert len(given) == 2
+    assert parents not in given
+    assert threads._open_pool() in given

@@ -245,7 +245,7 @@ def test_statistics_of_a_table_are_exact_whatever_is_held(tmp_path, values, size
 
 
 def test_a_column_that_some_records_lack_is_missing_there(tmp_path):
-    from preprocess.tables.read import RawBlock
+    from preprocess.tables.raw_block import RawBlock
 
     blocks = [
         RawBlock(key="a.jsonl", kind="json", first=1, data=b'{"a": 1}\n{"a": 2, "b": "x"}\n'),

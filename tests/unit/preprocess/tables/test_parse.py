@@ -14,7 +14,8 @@ from preprocess.items import Item
 from preprocess.tables.block import TEXT_KINDS, Block, Evidence
 from preprocess.tables.options import TableOptions
 from preprocess.tables.parse import parse_block
-from preprocess.tables.read import RawBlock, read_blocks
+from preprocess.tables.raw_block import RawBlock
+from preprocess.tables.read import read_blocks
 from preprocess.tables.text import to_datetimes
 from preprocess.tables.values import texts_of
 
@@ -125,7 +126,7 @@ def test_numbers_are_written_as_the_options_say(tmp_path: Path) -> None:
 def test_whole_numbers_are_stored_as_such_only_where_their_text_comes_back(tmp_path: Path) -> None:
     block = parse(tmp_path, "a.csv", "a,b,c,d,e\n1,01,-0,1,\n-5,2,3,NA,\n")
     types = [str(column.type) for column in block.table.columns]
-    assert [kind == "int64" for kind in types] == [True, False, False, True, False]
+    assert [kind == "int8" for kind in types] == [True, False, False, True, False]
     assert block.table.column("b").to_pylist() == ["01", "2"]
     assert texts_of(block.table.column("a").combine_chunks()).values.to_pylist() == ["1", "-5"]
 

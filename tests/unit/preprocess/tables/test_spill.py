@@ -13,11 +13,12 @@ import pytest
 
 from preprocess.errors import OutputError, SampleError, SourceError
 from preprocess.tables.block import Block, Evidence
+from preprocess.tables.gathered import Load, Part
 from preprocess.tables.listing import list_tables
 from preprocess.tables.options import TableOptions
 from preprocess.tables.parse import parse_block
-from preprocess.tables.read import RawBlock
-from preprocess.tables.scan import Load, Part, Reading, spill, spill_parts
+from preprocess.tables.raw_block import RawBlock
+from preprocess.tables.scan import Reading, spill, spill_parts
 from preprocess.tables.spill import Origin, open_block, write_block
 from preprocess.tables.work import SPILL, claim_work, hold_work, work_folder
 

@@ -1,6 +1,7 @@
 """Vocabularies are the same for any cut into blocks, and in the order that they promise."""
 
 import json
+import string
 from collections import Counter
 from unittest import mock
 
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from loaders.format.files import to_json
 from preprocess.errors import SourceError
 from preprocess.tables import vocabulary as table_vocabulary
 from preprocess.tables.options import TableOptions
@@ -68,6 +70,15 @@ def test_classes_of_numbers_are_in_the_order_of_the_numbers():
 def test_a_vocabulary_file_is_plain_json():
     data = vocabulary_bytes(texts(["é", "b"]), np.array([3, 1]))
     assert json.loads(data) == {"values": ["é", "b"], "counts": [3, 1]}
+
+
+@given(st.data(), st.sampled_from([string.printable, 'a~"\\\x1f \x7f\x80', "ab"]))
+def test_a_vocabulary_file_is_what_json_makes_of_it(data, letters):
+    words = data.draw(st.lists(st.text(letters, max_size=4)))
+    first, stop = (data.draw(st.integers(0, len(words))) for _ in range(2))
+    counts = np.arange(len(words), dtype=np.int64)[first:stop] << 40
+    found = vocabulary_bytes(texts(words)[first : max(first, stop)], counts)
+    assert found == to_json({"values": words[first:stop], "counts": counts.tolist()})
 
 
 def test_words_that_look_like_numbers_are_told_from_others():

@@ -57,6 +57,8 @@ def test_plain_fields_are_read_as_what_they_are(
         "07,a\r\n5,b\n",
         "07,a\n\n",
         "5,a\n07,b\r\n\r\n",
+        "1,a\r0x1,b\r007,c\r",
+        "007,a\r5,b\r",
         "7,a\nword,b\n",
         "7,a\n8\n9,c\n",
         ",a\n,b\n",

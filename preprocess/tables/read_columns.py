@@ -1,0 +1,124 @@
+"""Files that hold columns -> ranges of rows: Parquet and Arrow, as Arrow reads them."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from preprocess.errors import SampleError
+from preprocess.items import Item
+from preprocess.tables.columns import check_names, is_text, readable_columns, with_unread
+from preprocess.tables.int96 import unit_of_times
+from preprocess.tables.options import TableOptions
+from preprocess.tables.raw_block import RawBlock
+from preprocess.texts.from_arrow import of_block_size, open_batches, open_table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet
+
+_BLOCK_NBYTES: Final = 1 << 23
+"""Bytes of columns of Parquet that one thread parses at a time."""
+
+_MAX_ROWS: Final = 1 << 16
+_READ_NBYTES: Final = 1 << 20
+
+
+def read_parquet(root: Path, item: Item, options: TableOptions) -> Iterator[RawBlock]:
+    """Yield the rows of a file, or of a range of its groups of rows, in order.
+
+    Raises:
+        SampleError: The file as a whole is refused.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    with open_table(root, item) as source:
+        schema = pyarrow.parquet.read_schema(source)
+        check_names(schema.names, item.key)
+        wanted = readable_columns(schema, options, item.key)
+        texts = _dictionaries(source, schema)
+        with pyarrow.parquet.ParquetFile(
+            source,
+            buffer_size=_READ_NBYTES,
+            pre_buffer=False,
+            page_checksum_verification=True,
+            coerce_int96_timestamp_unit=unit_of_times(source, item, wanted),
+            read_dictionary=texts,
+        ) as file:
+            count = file.metadata.num_row_groups
+            groups = range(item.start, count if item.stop is None else item.stop)
+            if groups.stop > count:
+                raise SampleError(item.key, "changed while it was prepared: fewer row groups")
+            sizes = [file.metadata.row_group(index).num_rows for index in range(groups.stop)]
+            row = 1 + sum(sizes[: groups.start])
+            if not sum(sizes[groups.start :]):
+                return
+            for batch in file.iter_batches(
+                batch_size=_batch_rows(file, groups),
+                row_groups=list(groups),
+                columns=wanted,
+                use_threads=False,
+            ):
+                table = with_unread(pa.Table.from_batches([batch]), schema, len(batch), options)
+                held = frozenset(texts)
+                yield RawBlock(key=item.key, kind="table", first=row, table=table, texts=held)
+                row += len(batch)
+            if row != 1 + sum(sizes):
+                raise SampleError(
+                    item.key, f"ends before row {row:,}, and says that it has {sum(sizes):,}"
+                )
+
+
+def _dictionaries(source: Any, schema: "pa.Schema") -> list[str]:
+    """Name the columns of text that are dictionaries in the file, at least where they begin."""
+    import pyarrow.parquet
+
+    metadata = pyarrow.parquet.read_metadata(source)
+    source.seek(0)
+    names = {field.name for field in schema if is_text(field.type)}
+    others: set[str] = set()
+    for index in range(metadata.num_row_groups):
+        group = metadata.row_group(index)
+        for number in range(group.num_columns):
+            column = group.column(number)
+            if not _AS_DICTIONARY.issuperset(column.encodings):
+                others.add(column.path_in_schema)
+    return sorted(names - others)
+
+
+_AS_DICTIONARY: Final = frozenset(
+    {"PLAIN", "RLE", "BIT_PACKED", "PLAIN_DICTIONARY", "RLE_DICTIONARY"}
+)
+"""Encodings that Arrow can read as a dictionary."""
+
+
+def _batch_rows(file: "pyarrow.parquet.ParquetFile", groups: range) -> int:
+    """Return how many rows hold about a block: of a group of rows, parts of one size."""
+    metadata = [file.metadata.row_group(index) for index in groups]
+    rows: int = sum(group.num_rows for group in metadata)
+    nbytes: int = sum(group.total_byte_size for group in metadata)
+    wanted = max(1, min(_MAX_ROWS, rows * _BLOCK_NBYTES // max(1, nbytes)))
+    # What is left over at the end of a group would be a small block of its own.
+    largest: int = max(group.num_rows for group in metadata)
+    parts = max(round(largest / wanted), -(-largest // _MAX_ROWS))
+    return -(-largest // parts) if largest > wanted else wanted
+
+
+def read_arrow(root: Path, item: Item, options: TableOptions) -> Iterator[RawBlock]:
+    """Yield the rows of a file or stream in order.
+
+    Raises:
+        SampleError: The file as a whole is refused.
+    """
+    with open_table(root, item) as source:
+        schema, batches = open_batches(source, item.key)
+        check_names(schema.names, item.key)
+        wanted = readable_columns(schema, options, item.key)
+        row = 1
+        for part in of_block_size(batch.select(wanted) for batch in batches if len(batch)):
+            for start in range(0, len(part), _MAX_ROWS):
+                table = part.slice(start, _MAX_ROWS)
+                count = len(table)
+                table = with_unread(table, schema, count, options)
+                yield RawBlock(key=item.key, kind="table", first=row, table=table)
+                row += count
