@@ -24,7 +24,7 @@ class AskedFor:
     """What a run was asked for.
 
     Attributes:
-        recipe: The options of its recipe, perhaps with facts beside them.
+        recipe: What its recipe has recorded, perhaps with facts beside the options.
         container: How its bytes are laid out.
         aside: What it was told beside, as far as it is known.
         runs: Its items; None where they are not known.
@@ -62,7 +62,7 @@ def note_begun(plan: Plan, described: Sequence[str]) -> None:
     if plan.before is None:  # else the dataset that is there says it
         write_atomically(work / _items(plan.run_hash), record_lines(plan.runs()))
     asked = {
-        "recipe": plan.recipe.options() if plan.recipes else {},
+        "recipe": dict(plan.options),
         "container": plan.container,
         "aside": dict(plan.aside),
     }

@@ -6,7 +6,6 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -74,7 +73,7 @@ def _fail(ctx: click.Context, message: str) -> NoReturn:
 
 
 @click.group(cls=PrepGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(version("prepshards"), prog_name="prep")
+@click.version_option(package_name="prepshards", prog_name="prep")
 def prep() -> None:
     """Prepare training data once, as shards that a GPU never waits for."""
 

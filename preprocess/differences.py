@@ -13,7 +13,6 @@ from preprocess.asked_for import AskedFor, asked_for, asked_for_begun
 from preprocess.item_record import RecordedItem, RecordedRun, record_item
 from preprocess.items import Item, Listing, printable
 from preprocess.plan import Plan
-from preprocess.recipe import Recipe
 from preprocess.spelling import flag_of
 from preprocess.staged import beside
 
@@ -33,16 +32,15 @@ def difference(plan: Plan, manifest: Manifest) -> str | None:
     input_ = "holds a dataset made from other input"
     there = asked_for(plan.out, manifest)
     runs = there.runs
-    other_recipe = manifest.recipe_hash != plan.recipe_hash
-    if other_recipe and (named := other_options(plan, there)):
+    if named := other_options(plan, there):
         return f"{options}: {named}"
     if runs is not None:
         found = compare_items(plan.listing, runs)
         if found.gone_or_other:
-            return f"{input_}: {found.gone_or_other}"
+            return f"{input_}: {found.names}"
         if found.new:
             return f"{input_}: {found.new_names} (--append adds what is new)"
-    if other_recipe:
+    if manifest.recipe_hash != plan.recipe_hash:
         named = other_fields(plan, manifest)
         return f"{options}: {named}" if named else options
     if manifest.source_hash != plan.listing.fingerprint():
@@ -65,8 +63,8 @@ def difference_begun(plan: Plan) -> str:
     if there.runs is None:
         return "with other input, or of another version of prep"
     found = compare_items(plan.listing, there.runs)
-    if found.gone_or_other or found.new:
-        return f"of other input: {found.gone_or_other or found.new_names}"
+    if found.names:
+        return f"of other input: {found.names}"
     if found.written:
         return f"whose input files were changed since it began: {found.written}"
     return "of another version of prep"
@@ -83,7 +81,8 @@ def _recorded_run(out: Path) -> str | None:
 def other_options(plan: Plan, there: AskedFor) -> str:
     """Name the options that differ from those of another run, with both values; "" for none."""
     aside = there.aside
-    found = [] if not plan.recipes else _other_values(plan.recipe, there.recipe)
+    recorded = {name: one for name, one in there.recipe.items() if name not in plan.fact_names}
+    found = _other_values(plan.options, recorded) if plan.options else []
     if there.container != plan.container:
         found.append(_other_value("container", there.container, plan.container))
     found += [
@@ -94,10 +93,8 @@ def other_options(plan: Plan, there: AskedFor) -> str:
     return _some(found)
 
 
-def _other_values(recipe: Recipe, options: Mapping[str, Any]) -> list[str]:
-    facts = recipe.facts().keys()  # no options, though they are recorded beside them
-    recorded = {name: value for name, value in options.items() if name not in facts}
-    there, here = dict(_leaves("", recorded)), dict(_leaves("", recipe.options()))
+def _other_values(options: Mapping[str, Any], recorded: Mapping[str, Any]) -> list[str]:
+    there, here = dict(_leaves("", recorded)), dict(_leaves("", options))
     return [
         _other_value(name, there.get(name), here.get(name))
         for name in dict.fromkeys([*here, *there])
@@ -173,6 +170,11 @@ class ItemDifferences:
     gone_or_other: str
     written: str
     new: Mapping[str, Sequence[Item]]
+
+    @property
+    def names(self) -> str:
+        """Names some that are gone or others now, and some that are new; "" for none."""
+        return ", ".join(part for part in (self.gone_or_other, self.new_names) if part)
 
     @property
     def new_names(self) -> str:
@@ -255,11 +257,17 @@ def _as_json(value: Any) -> Any:
     return [_as_json(one) for one in value] if isinstance(value, list | tuple) else value
 
 
+def _shown_item(item: Any) -> str:
+    """Return a size as 512x384, the buckets of a column as name=100."""
+    if not isinstance(item, list):
+        return str(item)
+    return ("x" if all(type(part) is int for part in item) else "=").join(map(str, item))
+
+
 def _shown(value: Any) -> str:
     if isinstance(value, bool):
         return "given" if value else "not given"
     if isinstance(value, list):
-        shown = ("x".join(map(str, v)) if isinstance(v, list) else str(v) for v in value)
-        value = ", ".join(shown) or None
+        value = ", ".join(map(_shown_item, value)) or None
     text = "not set" if value is None else str(value) or "empty"
     return text if len(text) <= _VALUE else f"{text[:_VALUE]}..."

@@ -22,7 +22,8 @@ def open_item(root: Path, item: Item) -> Iterator[FileIO]:
     """Open the file of an item; what goes wrong with reading it inside is named as well.
 
     Raises:
-        SampleError: It cannot be read, is no regular file any more, or has changed in size.
+        SampleError: It cannot be read, is no regular file any more, or was written to since it was
+            listed, also while it was open.
         SourceError: The machine is short of descriptors or memory, or lost the file system: no
             fault of the file, and no reason to leave it out.
     """
@@ -35,8 +36,10 @@ def open_item(root: Path, item: Item) -> Iterator[FileIO]:
             if not stat.S_ISREG(status.st_mode):
                 kind = kind_of_file(status.st_mode)
                 raise SampleError(item.key, f"not a regular file but a {kind}")
-            _check_size(item, status.st_size)
+            _check_unchanged(item, status)
             yield file
+            if not file.closed:  # by whoever has read it
+                _check_unchanged(item, os.fstat(descriptor))
     except OSError as error:
         if error.errno in _NOT_THE_FILE:
             raise SourceError(
@@ -57,6 +60,13 @@ def read_item(root: Path, item: Item) -> bytes:
         data = file.readall()
     _check_size(item, len(data))
     return data
+
+
+def _check_unchanged(item: Item, status: os.stat_result) -> None:
+    _check_size(item, status.st_size)
+    if status.st_mtime_ns != item.mtime_ns:
+        reason = "changed while it was prepared: it was written to since it was listed"
+        raise SampleError(item.key, reason)
 
 
 def _check_size(item: Item, nbytes: int) -> None:

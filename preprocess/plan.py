@@ -111,6 +111,8 @@ class Plan:
         aside: What a repair needs beside the manifest to plan the same again, as JSON values.
         before: The dataset that this run appends to; its shards are not written.
         closed: Why nothing can be appended to what is made so; "" where that can be.
+        outlined: The options that the recipes will record, while there are none yet.
+        outlined_facts: Names of what they will record beside these.
     """
 
     listing: Listing
@@ -125,6 +127,18 @@ class Plan:
     aside: Mapping[str, Any] = field(default_factory=dict)
     before: Before | None = None
     closed: str = ""
+    outlined: Mapping[str, Any] = field(default_factory=dict)
+    outlined_facts: frozenset[str] = frozenset()
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """What changes bytes, as JSON values: what the recipes record, or will."""
+        return self.recipe.options() if self.recipes else self.outlined
+
+    @property
+    def fact_names(self) -> frozenset[str]:
+        """Names of what is recorded beside these, and is no option."""
+        return frozenset(self.recipe.facts()) if self.recipes else self.outlined_facts
 
     @property
     def recipe(self) -> Recipe:

@@ -223,8 +223,7 @@ class _Repair:
         if runs is None:
             return f" (or it was appended to: {ITEMS}, which would say so, is missing)"
         found = compare_items(plan.listing, runs)
-        named = found.gone_or_other or (found.new_names if found.new else "")
-        return f" ({named})" if named else ""
+        return f" ({found.names})" if found.names else ""
 
     def _rewrite(self, plan: Plan, options: RunOptions, on_progress: OnProgress, /) -> Report:
         """Write the bad shards of a plan, compare them, and put them in place: a `Runner`."""

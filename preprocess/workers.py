@@ -1,6 +1,5 @@
 """joblib over the shards of a run: threads of this process, or processes that may die."""
 
-import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +12,7 @@ from loaders.errors import ShardsError
 from loaders.format.files import WORK
 from preprocess.fatal import names_of, time_limit, without_fatal
 from preprocess.in_work import Note, Notes
+from preprocess.interrupts import interrupts_ignored
 from preprocess.receipt import Receipt
 from preprocess.shard_writer import write_shard
 from preprocess.task import ShardTask
@@ -129,7 +129,7 @@ def _write_in_processes(
             # Backends that hand over all results at the end: no progress until then.
             receipts += Parallel(return_as="list", pre_dispatch=ahead)(calls)
             return
-        with _interrupts_ignored():
+        with interrupts_ignored():
             started = Parallel(return_as="generator_unordered", pre_dispatch=ahead)(calls)
         # Closed at once on an error of ours: no worker may outlive the hold on the folder.
         with closing(started) as finished:
@@ -153,22 +153,6 @@ def _feeders_awaited() -> Iterator[None]:
             if thread.name == _FEEDER:
                 thread.join(_FEEDER_SECONDS)
         raise
-
-
-@contextmanager
-def _interrupts_ignored() -> Iterator[None]:
-    """Let processes that start here ignore Ctrl-C: the run ends them, after its own clean-up.
-
-    A Ctrl-C in this moment is lost to the run as well.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def _write_in_threads(

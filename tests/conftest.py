@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 from hypothesis import HealthCheck, settings
 
 from preprocess import ImageOptions, RunOptions, images_to_shards
@@ -20,6 +21,9 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # Small runs wait for the disk as long as they work. Programs that tests start as processes of
 # their own do wait for it.
 os.fsync = skip_sync
+
+# A second thread waits longer for tensors this small than it helps.
+torch.set_num_threads(1)
 
 # How long an example takes says what else the machine does.
 settings.register_profile("prep", deadline=None, suppress_health_check=[HealthCheck.too_slow])

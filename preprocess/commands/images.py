@@ -13,6 +13,7 @@ from preprocess.commands.prepare import (
     preparing_options,
     split_options,
 )
+from preprocess.spelling import Option, OptionError
 from preprocess.values import ImageSizes, SizesCommand, join_sizes
 
 if TYPE_CHECKING:
@@ -199,11 +200,7 @@ if TYPE_CHECKING:
     help="A .csv, .jsonl or .parquet with a row for each photo.",
 )
 @click.option(
-    "--key",
-    default="file_name",
-    show_default=True,
-    metavar="COLUMN",
-    help="Of the metadata: the path below SRC.",
+    "--key", metavar="COLUMN", help="Of the metadata: the path below SRC.  [default: file_name]"
 )
 @click.option("--label", metavar="COLUMN", help="Of the metadata: the class.")
 @click.option(
@@ -294,16 +291,16 @@ def _image_options(options: dict[str, Any]) -> "ImageOptions":
 
 
 def _metadata_options(options: dict[str, Any]) -> "MetadataOptions | None":
-    from preprocess.images.beside import MetadataOptions
+    from preprocess.images.beside import KEY, MetadataOptions
 
     if options["metadata"] is None:
-        for name in ("label", "multi_label", "target"):
+        for name in ("label", "multi_label", "target", "key"):
             if options[name]:
-                raise click.UsageError(f"--{name.replace('_', '-')}: only with --metadata")
+                raise OptionError(Option(name), ": only with ", Option("metadata"))
         return None
     return MetadataOptions(
         path=options["metadata"],
-        key=options["key"],
+        key=KEY if options["key"] is None else options["key"],
         label=options["label"],
         labels=options["multi_label"],
         targets=tuple(options["target"]),

@@ -7,11 +7,10 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from preprocess.check import CheckReport
 from preprocess.commands.described import (
     SHOWN,
     classes_text,
@@ -20,14 +19,17 @@ from preprocess.commands.described import (
     split_text,
 )
 from preprocess.errors import OutputError
-from preprocess.images.bucket_preview import BucketPreview, preview_lines
-from preprocess.images.compare import Measured, storage_lines
 from preprocess.items import printable
 from preprocess.output import check_room, find_complete, replaced_nbytes
 from preprocess.plan import Plan
 from preprocess.report import human_nbytes
 from preprocess.run import OnProgress
 from preprocess.task import read_receipt
+
+if TYPE_CHECKING:
+    from preprocess.check import CheckReport
+    from preprocess.images.bucket_preview import BucketPreview
+    from preprocess.images.compare import Measured
 
 
 def print_text(text: str) -> None:
@@ -162,8 +164,8 @@ def describe_plan(plan: Plan, *, overwrite: bool) -> dict[str, Any]:
 
 def print_plan(
     plan: Plan,
-    storage: Sequence[Measured] | None = None,
-    buckets: Sequence[BucketPreview] | None = None,
+    storage: "Sequence[Measured] | None" = None,
+    buckets: "Sequence[BucketPreview] | None" = None,
     *,
     overwrite: bool,
     as_json: bool,
@@ -199,8 +201,13 @@ def print_plan(
     if left != nbytes:
         lines.append(f"of these, still to do: {human_nbytes(left)} ({left:,} bytes)")
     lines.append(f"free there: {human_nbytes(described['nbytes_free'])}")
-    lines += preview_lines(buckets or ())
+    if buckets is not None:
+        from preprocess.images.bucket_preview import preview_lines
+
+        lines += preview_lines(buckets)
     if storage is not None:
+        from preprocess.images.compare import storage_lines
+
         lines += storage_lines(storage, human_nbytes)
     print_text("\n".join(lines))
 
@@ -213,7 +220,7 @@ def _fields_text(fields: dict[str, Any]) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-def check_text(report: CheckReport) -> str:
+def check_text(report: "CheckReport") -> str:
     """Return what a check found, for people."""
     lines = [printable(problem) for problem in report.problems]
     lines += [

@@ -1,8 +1,6 @@
 """`prep tokens`: options -> one call -> report."""
 
 import gc
-import logging
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -171,30 +169,40 @@ def tokens(ctx: click.Context, /, **options: Any) -> None:
     records are skipped, and listed with file, line and cause in OUT/skipped.jsonl. The same
     command again goes on where an interrupted one ended.
     """
-    chosen, run_options = _token_options(options), make_run_options(options)
-    if ctx.obj == OWN_PROCESS:
-        _leave_out_torch()
-    from preprocess.tokens.prepare import plan_tokens, run_tokens
+    from preprocess.tokens.apart import leave_out_torch, loader_started
 
-    target, out = options["target"], options["out"]
-    if target is not None and options["layout"] != "stream":
-        raise click.UsageError("--export: only layout stream holds documents to hand on")
+    own_process = ctx.obj == OWN_PROCESS
+    if own_process:
+        leave_out_torch()
+    # What follows is imported while the other process loads the tokenizer.
+    with (
+        loader_started(wanted=options["layout"] != "chat") as process,
+        _no_collections(own_process=own_process),
+    ):
+        chosen, run_options = _token_options(options), make_run_options(options)
+        _check_export(options)
+        from preprocess.tokens.prepare import plan_tokens, run_tokens
 
-    if target is not None and options["append"]:
-        raise click.UsageError(
-            "--export and --append: give --append alone, and then: prep export OUT FOLDER --to "
-            f"{target}"
-        )
+        source, out, limit = options["source"], options["out"], options["limit"]
+        plan = plan_tokens(source, out, chosen, run_options, limit, process)
 
     def run_and_export(
         plan: "Plan", run_options: "RunOptions", on_progress: "OnProgress"
     ) -> "Report":
         report = run_tokens(plan, run_options, on_progress)
+        target = options["target"]
         return report if target is None else _exported(report, out, target)
 
-    with _no_collections(own_process=ctx.obj == OWN_PROCESS):
-        plan = plan_tokens(options["source"], out, chosen, run_options, options["limit"])
     carry_out(ctx, plan, run_options, options, run_and_export)
+
+
+def _check_export(options: dict[str, Any]) -> None:
+    target = options["target"]
+    if target is not None and options["layout"] != "stream":
+        raise click.UsageError("--export: only layout stream holds documents to hand on")
+    if target is not None and options["append"]:
+        remedy = f"give --append alone, and then: prep export OUT FOLDER --to {target}"
+        raise click.UsageError(f"--export and --append: {remedy}")
 
 
 @contextmanager
@@ -213,15 +221,6 @@ def _no_collections(*, own_process: bool) -> Iterator[None]:
     finally:
         gc.freeze()
         gc.enable()
-
-
-def _leave_out_torch() -> None:
-    """Have transformers find no torch in this process: it would import it, and use it for models.
-
-    That import is 1.2 s and 100 MB of a command that has no model.
-    """
-    sys.modules.setdefault("torch", None)  # type: ignore[arg-type] # how Python marks what is absent
-    logging.getLogger("transformers").addFilter(lambda record: "PyTorch" not in str(record.msg))
 
 
 def _exported(report: "Report", out: Path, target: "Target") -> "Report":

@@ -2,9 +2,13 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from preprocess.shares import check_shares
 from preprocess.spelling import Option, OptionError
+
+KEY: Final = "file_name"
+"""Column with the paths of photos, as in datasets of Hugging Face."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +25,7 @@ class MetadataOptions:
     """
 
     path: Path
-    key: str = "file_name"
+    key: str = KEY
     label: str | None = None
     labels: str | None = None
     targets: tuple[str, ...] = ()

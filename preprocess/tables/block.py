@@ -65,6 +65,7 @@ class Evidence:
         list_lengths: The shortest and the longest list; None where there is none.
         is_typed: Some values are strings by their type, whatever they look like.
         from_bytes: Some of them are bytes by their type, and valid UTF-8.
+        as_json: The place of the first list or object that is its JSON as text; None without.
         unnamed: The file whose header gives the column no name; None where there is none.
         types: What the files have, as `MIXED_TEXT` names it, and the place of the first value.
     """
@@ -81,6 +82,7 @@ class Evidence:
     list_lengths: tuple[int, int] | None = None
     is_typed: bool = False
     from_bytes: bool = False
+    as_json: str | None = None
     unnamed: str | None = None
     types: dict[str, str] = field(default_factory=dict)
 
@@ -109,6 +111,7 @@ class Evidence:
             ),
             is_typed=self.is_typed or other.is_typed,
             from_bytes=self.from_bytes or other.from_bytes,
+            as_json=self.as_json or other.as_json,
             unnamed=self.unnamed or other.unnamed,
             types={**self.types, **{t: p for t, p in other.types.items() if t not in self.types}},
         )

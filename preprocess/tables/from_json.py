@@ -60,7 +60,7 @@ def columns_of_sample(data: bytes) -> "dict[str, bool]":
 
 def parse_json(
     data: bytes, guessed: dict[str, bool], unread: Collection[str] = ()
-) -> "tuple[dict[str, Any], NDArray[np.int64], list[tuple[int, str]]]":
+) -> "tuple[dict[str, Any], NDArray[np.int64], list[tuple[int, str]], dict[str, int]]":
     """Parse whole lines, each one object; objects in it are columns with a dot in their names.
 
     Args:
@@ -69,24 +69,26 @@ def parse_json(
         unread: Columns of objects that are left as they are.
 
     Returns:
-        The columns; [N] after how many lines of the data each row stands; and such lines of
-        records that are left out, with the reasons. Objects among other values are text; lists of
-        lists are of their type, which no table holds.
+        The columns; [N] after how many lines of the data each row stands; such lines of records
+        that are left out, with the reasons; and the columns in which lists or objects stand among
+        other values, and are their JSON as text, with the row of the first. Lists of lists are of
+        their type, which no table holds.
     """
     import pyarrow as pa
 
     lines = find_lines(data)
     found = _read_fast(data, lines, guessed, unread)
     wrong: list[tuple[int, str]] = []
+    as_json: dict[str, int] = {}
     numbers = lines.numbers
     if found is None:
-        found, numbers, wrong = _read_exactly(data, lines, unread)
+        found, numbers, wrong, as_json = _read_exactly(data, lines, unread)
     for name in [name for name, column in found.items() if pa.types.is_null(column.type)]:
         if any(other.startswith(f"{name}.") for other in guessed):
             del found[name]  # an object that no record here has
     order = [name for name in guessed if name in found]
     order += [name for name in found if name not in guessed]
-    return {name: found[name] for name in order}, numbers, wrong
+    return {name: found[name] for name in order}, numbers, wrong, as_json
 
 
 def _read_fast(
@@ -197,8 +199,8 @@ def _plain(column: Any) -> Any:
 
 def _read_exactly(
     data: bytes, lines: Lines, unread: Collection[str]
-) -> "tuple[dict[str, Any], NDArray[np.int64], list[tuple[int, str]]]":
-    """Return the good records of a block, and why each other one is left out."""
+) -> "tuple[dict[str, Any], NDArray[np.int64], list[tuple[int, str]], dict[str, int]]":
+    """Return the good records of a block, and why each other one is left out; as `parse_json`."""
     records: list[dict[str, Any]] = []
     numbers: list[int] = []
     wrong: list[tuple[int, str]] = []
@@ -232,8 +234,20 @@ def _read_exactly(
                 "leave the object out with --ignore"
             ) from error
     names = dict.fromkeys(name for record in records for name in record)
-    found = {name: _column([record.get(name) for record in records]) for name in names}
-    return found, np.array(numbers, np.int64), wrong
+    values = {name: [record.get(name) for record in records] for name in names}
+    found = {name: _column(each) for name, each in values.items()}
+    firsts = {name: _first_nested(each) for name, each in values.items()}
+    as_json = {name: row for name, row in firsts.items() if row is not None}
+    return found, np.array(numbers, np.int64), wrong, as_json
+
+
+def _first_nested(values: Sequence[Any]) -> int | None:
+    """Return where the first list or object stands among other values; None if none does."""
+    kinds = {type(value) for value in values} - {type(None)}
+    nested = kinds & {list, dict}
+    if not nested or len(kinds) == 1:
+        return None
+    return next(row for row, value in enumerate(values) if type(value) in nested)
 
 
 def _decoded(line: bytes) -> str:

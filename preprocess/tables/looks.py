@@ -15,6 +15,8 @@ _QUOTED_LATE: Final = re.compile(r"\s+\".*\"\s*")
 _GROUPS: Final = re.compile(r"[+-]?[0-9]{1,3}([.,' ])[0-9]{3}(\1[0-9]{3})+([.,][0-9]+)?")
 
 
+_NESTED: Final = "list<item: list<item: null>>"
+"""What lists of JSON are called that are not of numbers or texts alone."""
 _FINER: Final = re.compile(r"(time64|timestamp)\[ns")
 _FARTHER: Final = re.compile(r"timestamp\[(s|ms)")
 
@@ -27,6 +29,8 @@ def why_other(kind: str) -> str:
         return f"holds {kind}, some beyond the years that microseconds of 64 bits reach"
     if kind.startswith("duration"):
         return f"holds {kind}, spans of time; make whole numbers of them"
+    if kind == _NESTED:
+        return "holds lists of lists, or of values of several kinds, which no record holds"
     return f"holds {kind}, which no number stands for"
 
 
@@ -35,6 +39,12 @@ def text_notes(name: str, evidence: Evidence) -> Iterator[str]:
     value, place = evidence.not_kind.get("float", ("", ""))
     if evidence.from_bytes:
         yield f"column {name!r}: bytes, all of them valid UTF-8, taken as text"
+    if evidence.as_json is not None:
+        yield (
+            f"column {name!r}: lists or objects stand among other values, the first at "
+            f"{evidence.as_json}: each is its JSON, a text like the others"
+        )
+        return
     if evidence.is_typed:
         return
     if evidence.leading_zeros:

@@ -54,8 +54,9 @@ def parse_block(raw: RawBlock, options: TableOptions, most: int | None = None) -
         return _block(raw, *_table_rows(raw), options, most)
 
 
-_Rows = tuple[Mapping[str, Any], "NDArray[np.int64]", Sequence[tuple[int, str]]]
-"""Columns, the place of each row, and those of what is left out with the reasons."""
+_Rows = tuple[Mapping[str, Any], "NDArray[np.int64]", Sequence[tuple[int, str]], Mapping[str, int]]
+"""Columns, the place of each row, those of what is left out with the reasons, and the columns in
+which lists or objects are text, with the row of the first."""
 
 
 def _csv_rows(raw: RawBlock, options: TableOptions) -> _Rows:
@@ -68,21 +69,21 @@ def _csv_rows(raw: RawBlock, options: TableOptions) -> _Rows:
         guess=raw.guess,
     )
     columns, lines, wrong = parse_csv(found, options)
-    return {name: columns.get(name) for name in raw.names}, lines, wrong
+    return {name: columns.get(name) for name in raw.names}, lines, wrong, {}
 
 
 def _json_rows(raw: RawBlock, options: TableOptions) -> _Rows:
     if raw.too_long:
         reason = f"{raw.too_long:,} bytes, a record may have {MAX_RECORD_NBYTES:,}"
-        return {}, np.empty(0, np.int64), [(0, reason)]
+        return {}, np.empty(0, np.int64), [(0, reason)], {}
     try:
-        found, lines, wrong = parse_json(raw.data, dict(raw.guessed), options.unread)
+        found, lines, wrong, as_json = parse_json(raw.data, dict(raw.guessed), options.unread)
     except BadRecord as error:
         raise SampleError(raw.key, str(error)) from error
     if "" in found:
         raise SampleError(raw.key, "a key that is the empty string; give every column a name")
     columns = {n: None if n in options.unread else column for n, column in found.items()}
-    return columns, lines, wrong
+    return columns, lines, wrong, as_json
 
 
 def _table_rows(raw: RawBlock) -> _Rows:
@@ -96,7 +97,7 @@ def _table_rows(raw: RawBlock) -> _Rows:
         good[list(bad)] = False
         columns, _ = _held_columns(table.filter(pa.array(good)), raw.key)
         rows = rows[good]
-    return columns, rows, sorted(bad.items())
+    return columns, rows, sorted(bad.items()), {}
 
 
 def _held_columns(table: "pa.Table", key: str) -> tuple[dict[str, Any], dict[int, str]]:
@@ -133,6 +134,7 @@ def _block(
     columns: Mapping[str, Any],
     after: "NDArray[np.int64]",
     wrong: Sequence[tuple[int, str]],
+    as_json: Mapping[str, int],
     options: TableOptions,
     most: int | None,
 ) -> Block:
@@ -143,6 +145,7 @@ def _block(
         columns: In the order of the file.
         after: [N] lines or rows before each row.
         wrong: The same of records that are left out, with the reasons.
+        as_json: Columns in which lists or objects are text -> row of the first.
         options: How numbers are written.
         most: Rows that are taken.
     """
@@ -176,8 +179,9 @@ def _block(
             kinds = kinds_of(column.type)
             written = _WRITTEN.get(next(iter(kinds)), kinds)
             evidence[name] = typed_evidence(column, written, place)
-    for name in raw.unnamed:
-        evidence[name] = replace(evidence[name], unnamed=raw.key)
+    said = {name: place(row) for name, row in as_json.items() if row < len(rows)}
+    evidence |= {name: replace(evidence[name], as_json=where) for name, where in said.items()}
+    evidence |= {name: replace(evidence[name], unnamed=raw.key) for name in raw.unnamed}
     errors = tuple(SampleError(f"{raw.key}:{raw.first + line}", reason) for line, reason in wrong)
     table = pa.table(list(arrays.values()), names=list(arrays))
     return Block(raw.key, table, rows, evidence, errors)

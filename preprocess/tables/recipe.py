@@ -33,6 +33,9 @@ _VERSION: Final = 3
 FACTS: Final = "table"
 """Key of the facts in the manifest's recipe."""
 
+FACT_NAMES: Final = frozenset({FACTS, "tokenizer", "engine"})
+"""Keys of all facts, those of tokens too."""
+
 CLASSES: Final = "classes"
 """Tally of the samples of each class."""
 

@@ -47,7 +47,9 @@ def export_tokens(path: Path | str, folder: Path | str, target: Target) -> dict[
     root, out = Path(path), Path(folder)
     manifest = read_manifest(root)
     if manifest.kind != "tokens" or manifest.recipe.get("layout") != "stream":
-        what = f"{manifest.kind}, layout {manifest.recipe.get('layout')}"
+        what = manifest.kind
+        if manifest.kind == "tokens":
+            what = f"tokens, layout {manifest.recipe.get('layout')}"
         raise SourceError(
             f"{root}: holds {what}; only tokens in layout stream are documents that another "
             "trainer can take: prepare them with --layout stream"

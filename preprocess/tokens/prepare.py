@@ -1,6 +1,7 @@
 """Tokens: text of any kind -> shards of ids, exactly those of the user's tokenizer."""
 
 import json
+from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -17,16 +18,25 @@ from preprocess.run import OnProgress, Runner, run
 from preprocess.spelling import in_python
 from preprocess.texts.arrays import make_texts
 from preprocess.texts.read import list_texts, read_documents
+from preprocess.tokens.apart import Process, loader_started
 from preprocess.tokens.batch import sizes_of
 from preprocess.tokens.duplicates import check_installed
-from preprocess.tokens.engine_check import choose_engine
+from preprocess.tokens.engine_check import Verdict, choose_engine
 from preprocess.tokens.first import FirstPass
 from preprocess.tokens.layouts import StreamLayout
+from preprocess.tokens.loading import Loading
 from preprocess.tokens.options import DEDUP_THRESHOLD, TokenOptions
 from preprocess.tokens.order import Orders
-from preprocess.tokens.recipe import TokenRecipe, load_template, load_tokenizer
+from preprocess.tokens.recipe import (
+    TokenRecipe,
+    keep_tokenizer,
+    kept_tokenizer,
+    load_template,
+    make_tokenizer,
+)
 from preprocess.tokens.reorder import Reorder, first_folder, run_reordered
 from preprocess.tokens.special import FOLDER, choose_layout, tokenizer_facts
+from preprocess.tokens.tokenizer import TextTokenizer
 from preprocess.tokens.tokenizer_source import find_tokenizer
 
 if TYPE_CHECKING:
@@ -47,6 +57,7 @@ def plan_tokens(
     options: TokenOptions,
     run_options: RunOptions,
     limit: int | None = None,
+    process: Process | None = None,
 ) -> Plan:
     """Lay out a run over texts: find the tokenizer, compare the engines; nothing is written.
 
@@ -56,6 +67,7 @@ def plan_tokens(
         options: What to make of each text.
         run_options: How to run.
         limit: Prepare only so many items (files, or parts of large ones), evenly spaced.
+        process: Loads the tokenizer, if `loader_started` has started it already.
 
     Raises:
         SourceError: There is nothing to prepare, or the tokenizer or engine does not suit.
@@ -63,18 +75,20 @@ def plan_tokens(
     """
     if options.dedup == "minhash":
         check_installed()
-    listing = list_texts(source, options.text)
-    if source.is_dir():
-        check_paths(source, out)
-    if limit is not None:
-        listing = listing.limited(limit)
     found = find_tokenizer(options.tokenizer)
-    tokenizer = load_tokenizer(found, options)
-    if options.layout == "chat":
-        load_template(tokenizer, options)  # a template that cannot be used is told now
+    with ExitStack() as stack:
+        if process is None:
+            apart = options.layout != "chat" and kept_tokenizer(found, options) is None
+            process = stack.enter_context(loader_started(wanted=apart))
+        loading = Loading(found, process)
+        listing = list_texts(source, options.text)
+        if source.is_dir():
+            check_paths(source, out)
+        if limit is not None:
+            listing = listing.limited(limit)
+        texts, absent = _sample(listing, options)
+        tokenizer, verdict = _choose(loading, options, texts)
     layout = choose_layout(options, tokenizer)
-    texts, absent = _sample(listing, options)
-    verdict = choose_engine(tokenizer, options.engine, texts)
     if absent:
         note = f"no record that was looked at has {', '.join(map(repr, absent))} (--metadata-keys)"
         listing = replace(listing, notes=(*listing.notes, note))
@@ -105,6 +119,27 @@ def plan_tokens(
     aside = {**plan.aside, "limit": limit, "tokenizer": named}
     plan = replace(plan, extras=files, aside=aside, closed=_closed(options, limit))
     return continue_plan(plan, run_options)
+
+
+def _choose(
+    loading: Loading, options: TokenOptions, texts: "pa.LargeStringArray"
+) -> tuple[TextTokenizer, Verdict]:
+    """Load the tokenizer and choose the engine, on a guess as long as transformers loads it."""
+    tokenizer = kept_tokenizer(loading.source, options)
+    if tokenizer is None:
+        try:
+            if (guess := loading.guess()) is not None:
+                guessed = make_tokenizer(loading.source, options, guess)
+                verdict = choose_engine(guessed, options.engine, texts)
+                if loading.agrees(guess):
+                    return keep_tokenizer(guessed, options), verdict
+        except SourceError:
+            pass  # told below if it is true of what transformers makes
+        tokenizer = make_tokenizer(loading.source, options, loading.given())
+        keep_tokenizer(tokenizer, options)
+    if options.layout == "chat":
+        load_template(tokenizer, options)  # a template that cannot be used is told now
+    return tokenizer, choose_engine(tokenizer, options.engine, texts)
 
 
 def _closed(options: TokenOptions, limit: int | None) -> str:

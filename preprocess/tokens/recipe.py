@@ -20,6 +20,7 @@ from preprocess.tokens.chat import ChatTemplate, read_chat_template
 from preprocess.tokens.engines import EngineError, ReferenceEngine, open_engine
 from preprocess.tokens.first import FirstPass
 from preprocess.tokens.layouts import AnyLayout
+from preprocess.tokens.loading import Given
 from preprocess.tokens.maker import Mismatch, TokenMaker
 from preprocess.tokens.options import Specials, TokenOptions
 from preprocess.tokens.tokenizer import TextTokenizer
@@ -151,22 +152,53 @@ class _Watched:
 
 
 def load_tokenizer(found: TokenizerSource, options: TokenOptions) -> TextTokenizer:
-    """Load a tokenizer as the options want it to read special tokens.
+    """Load a tokenizer as the options want it to read special tokens, unless it was the last one.
+
+    The plan and the run use the same one, which takes up to seconds to make. What is loaded depends
+    on the files' digest and never changes, so it can be kept.
 
     Raises:
         SourceError: It cannot be loaded.
     """
-    # The template of a chat writes special tokens; `ChatEncoder` keeps those of messages text.
-    return _load_once(found, "parse" if options.layout == "chat" else options.specials)
+    kept = kept_tokenizer(found, options)
+    return keep_tokenizer(make_tokenizer(found, options), options) if kept is None else kept
+
+
+def make_tokenizer(
+    found: TokenizerSource, options: TokenOptions, given: Given | None = None
+) -> TextTokenizer:
+    """Make a tokenizer as the options want it to read special tokens.
+
+    Args:
+        found: Where its files are.
+        options: What text that looks like a special token becomes.
+        given: What is known of it already.
+
+    Raises:
+        SourceError: It cannot be loaded.
+    """
+    return TextTokenizer(found, specials=_specials(options), given=given)
+
+
+def kept_tokenizer(found: TokenizerSource, options: TokenOptions) -> TextTokenizer | None:
+    """Return the tokenizer if it was the last that was kept, else None."""
+    return next(iter(_place(found, _specials(options))), None)
+
+
+def keep_tokenizer(tokenizer: TextTokenizer, options: TokenOptions) -> TextTokenizer:
+    """Keep a tokenizer that is surely what transformers makes of its files; return it."""
+    _place(tokenizer.source, _specials(options))[:] = [tokenizer]
+    return tokenizer
 
 
 @lru_cache(maxsize=1)
-def _load_once(found: TokenizerSource, specials: Specials) -> TextTokenizer:
-    """Load a tokenizer; the plan and the run use the same one, which takes up to seconds to make.
+def _place(found: TokenizerSource, specials: Specials) -> list[TextTokenizer]:  # noqa: ARG001
+    return []
 
-    What is loaded depends on the files' digest and never changes, so it can be kept.
-    """
-    return TextTokenizer(found, specials=specials)
+
+def _specials(options: TokenOptions) -> Specials:
+    # The template of a chat writes special tokens; `ChatEncoder` keeps those of messages text.
+    return "parse" if options.layout == "chat" else options.specials
 
 
 def load_template(tokenizer: TextTokenizer, options: TokenOptions) -> ChatTemplate:

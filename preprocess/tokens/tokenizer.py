@@ -8,9 +8,9 @@ import numpy as np
 
 from preprocess.errors import SourceError
 from preprocess.tokens.engine_specials import contains_any, late_hits, speak_plainly
+from preprocess.tokens.loading import Given, load_here, load_pretrained
 from preprocess.tokens.options import Specials
 from preprocess.tokens.tokenizer_source import TokenizerSource
-from preprocess.tokens.tokenizer_tiktoken import load_tiktoken
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,45 +24,37 @@ _UINT16_LARGEST: Final = 65_535
 class TextTokenizer:
     """A loaded tokenizer; encoding is safe from several threads.
 
+    Args:
+        source: Where its files are.
+        specials: What text that looks like a special token becomes.
+        given: What is known of it already; by default transformers loads it now.
+
     Attributes:
         source: What was loaded.
         specials: What text that looks like a special token becomes: `text` ordinary tokens, `parse`
             the special ids (as transformers does when nothing is said), `error` is refused by the
             caller, who asks `special_hits`; encoded all the same, it is as `text`.
-        pretrained: The transformers tokenizer (chat templates, names of the special tokens).
         backend: The `tokenizers.Tokenizer`, padding and truncation off, set to `specials`.
         cleaned: The same as JSON, before `specials` and without the padding and truncation that a
             file may carry: what the engines load.
         largest_id: Over the vocabulary with all added tokens.
         dtype: The narrowest of uint16 and uint32 that holds `largest_id`.
-        eos_id: End of a document, None where there is none; so are `bos_id`, `pad_id`, `unk_id`.
-        prefix_ids: What is put before one text where special tokens are added.
-        suffix_ids: What is put after it.
         special_texts: The texts that are read as special tokens.
         unknown: Text and id of what the model gives for what it does not know, where it has such.
     """
 
-    def __init__(self, source: TokenizerSource, *, specials: Specials = "text") -> None:
+    def __init__(
+        self, source: TokenizerSource, *, specials: Specials = "text", given: Given | None = None
+    ) -> None:
         self.source = source
         self.specials: Specials = specials
-        self.pretrained: Any = _load(source)
-        self.cleaned: str = self.pretrained.backend_tokenizer.to_str()
-        content: dict[str, Any] = json.loads(self.cleaned)
-        if content["padding"] is not None or content["truncation"] is not None:
-            content |= {"padding": None, "truncation": None}
-            self.cleaned = json.dumps(content, ensure_ascii=False)
-        # A copy: every call of the transformers tokenizer sets padding, truncation and the way with
-        # special tokens on its own.
-        self.backend: Any = _from_json(self.cleaned)
+        self._given = given = load_here(source) if given is None else given
+        self.cleaned: str = given.content
+        self.backend: Any = _from_json(self.cleaned) if given.backend is None else given.backend
         self.largest_id: int = max(self.backend.get_vocab(with_added_tokens=True).values())
         self.dtype: Literal["uint16", "uint32"] = (
             "uint16" if self.largest_id <= _UINT16_LARGEST else "uint32"
         )
-        self.eos_id: int | None = self.pretrained.eos_token_id
-        self.bos_id: int | None = self.pretrained.bos_token_id
-        self.pad_id: int | None = self.pretrained.pad_token_id
-        self.unk_id: int | None = self.pretrained.unk_token_id
-        self.prefix_ids, self.suffix_ids = self._around()
         added = self.backend.get_added_tokens_decoder()
         self.special_ids: dict[str, int] = {
             token.content: number for number, token in sorted(added.items()) if token.special
@@ -72,10 +64,50 @@ class TextTokenizer:
         self._late: bool = self.backend.normalizer is not None and any(
             token.special and token.normalized for token in added.values()
         )
-        self.unknown: tuple[str, int] | None = self._unknown_of(content["model"])
+        self.unknown: tuple[str, int] | None = self._unknown_of(json.loads(self.cleaned)["model"])
         if specials != "parse":
             unknown = self.unknown[1] if self.unknown else None
             speak_plainly(self.backend, self.cleaned, self.special_ids, unknown)
+
+    @cached_property
+    def pretrained(self) -> Any:
+        """The transformers tokenizer: chat templates, names of the special tokens.
+
+        Raises:
+            SourceError: It cannot be loaded.
+        """
+        here = self._given.pretrained
+        return load_pretrained(self.source) if here is None else here
+
+    @property
+    def prefix_ids(self) -> tuple[int, ...]:
+        """What is put before one text where special tokens are added."""
+        return self._around[0]
+
+    @property
+    def suffix_ids(self) -> tuple[int, ...]:
+        """What is put after one text where special tokens are added."""
+        return self._around[1]
+
+    @property
+    def eos_id(self) -> int | None:
+        """End of a document; None where there is none."""
+        return self._given.named().eos_id
+
+    @property
+    def bos_id(self) -> int | None:
+        """Beginning of a document; None where there is none."""
+        return self._given.named().bos_id
+
+    @property
+    def pad_id(self) -> int | None:
+        """What rows are filled with; None where there is none."""
+        return self._given.named().pad_id
+
+    @property
+    def unk_id(self) -> int | None:
+        """What stands for the unknown; None where there is none."""
+        return self._given.named().unk_id
 
     def id_of(self, token: str) -> int:
         """Give the id of one token by its text.
@@ -120,13 +152,20 @@ class TextTokenizer:
     def _parsing(self) -> Any:
         return _from_json(self.cleaned)
 
+    @cached_property
+    def _framing(self) -> Any:
+        framing = _from_json(self._given.whole())
+        framing.no_padding()
+        framing.no_truncation()
+        return framing
+
     def pair_frame(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
         """Give what is put before, between and after two texts where special tokens are added.
 
         Raises:
             SourceError: The tokenizer does not put the first text before the second one.
         """
-        encoding = self._parsing.encode("a", "a", add_special_tokens=True)
+        encoding = self._framing.encode("a", "a", add_special_tokens=True)
         parts: tuple[list[int], ...] = ([], [], [])
         texts = [text for text in encoding.sequence_ids if text is not None]
         if texts != sorted(texts) or set(texts) != {0, 1}:
@@ -146,9 +185,10 @@ class TextTokenizer:
         number: int | None = model.get("unk_id")
         return None if number is None else (model["vocab"][number][0], number)
 
+    @cached_property
     def _around(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        plain: list[int] = self.backend.encode("a", add_special_tokens=False).ids
-        whole: list[int] = self.backend.encode("a", add_special_tokens=True).ids
+        plain: list[int] = self._framing.encode("a", add_special_tokens=False).ids
+        whole: list[int] = self._framing.encode("a", add_special_tokens=True).ids
         for start in range(len(whole) - len(plain) + 1):
             if whole[start : start + len(plain)] == plain:
                 return tuple(whole[:start]), tuple(whole[start + len(plain) :])
@@ -161,32 +201,3 @@ def _from_json(content: str) -> Any:
     from tokenizers import Tokenizer
 
     return Tokenizer.from_str(content)
-
-
-def _load(source: TokenizerSource) -> Any:
-    if source.tiktoken is not None:
-        return load_tiktoken(source.tiktoken, source.sha256)
-    from transformers import AutoTokenizer, PreTrainedTokenizerFast
-
-    tokenizer: Any
-    file_class: Any = PreTrainedTokenizerFast
-    try:
-        if source.path.is_file():
-            tokenizer = file_class(tokenizer_file=str(source.path))
-        else:
-            tokenizer = AutoTokenizer.from_pretrained(
-                str(source.path), local_files_only=True, trust_remote_code=False, use_fast=True
-            )
-    except Exception as error:
-        # The tokenizers package raises plain Exception, transformers half a dozen kinds.
-        lines = str(error).strip().splitlines() or [type(error).__name__]
-        raise SourceError(
-            f"{source.path}: transformers cannot load this tokenizer: {lines[0]}; save it with "
-            "save_pretrained of a fast tokenizer (tokenizer.json)"
-        ) from error
-    if getattr(tokenizer, "backend_tokenizer", None) is None:
-        raise SourceError(
-            f"{source.path}: {type(tokenizer).__name__} is a tokenizer written in Python, without "
-            "tokenizer.json; give a fast tokenizer (convert it, save_pretrained, give the folder)"
-        )
-    return tokenizer

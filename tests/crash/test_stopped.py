@@ -80,7 +80,6 @@ def test_a_run_that_is_killed_at_any_call_is_finished_by_the_same_command(
 @pytest.mark.parametrize(
     ("container", "stride"),
     [
-        ("tensor", 3),
         pytest.param("tensor", 1, marks=pytest.mark.slow),
         pytest.param("zarr", 1, marks=pytest.mark.thorough),
     ],

@@ -105,6 +105,7 @@ def test_other_options_are_refused_with_both_values(grown: Path) -> None:
     }.items():
         assert_refused(prepare(grown, "--append", *words), grown, before, said, "--overwrite")
     assert_refused(prepare(grown, "--grayscale"), grown, before, "--grayscale is not given there")
+    assert_refused(prepare(grown, "--limit", "1"), grown, before, "--limit is not set there, 1")
 
 
 def test_files_that_are_gone_or_were_changed_are_refused_by_name(grown: Path) -> None:
@@ -256,6 +257,7 @@ def test_texts_are_appended_document_by_document(tmp_path: Path) -> None:
     bpe = make_bpe(tmp_path / "bpe")
     (tmp_path / "in").mkdir()
     words = ("tokens", tmp_path / "in", tmp_path / "out", "--tokenizer", bpe)
+    words += ("--engine", "transformers")
     write_jsonl(tmp_path / "in/b.jsonl", ["one", "two dogs"])
     assert call(*words).exit_code == 0
     old = stored(tmp_path / "out")

@@ -17,6 +17,7 @@ import pytest
 
 from loaders.format.spec import read_manifest
 from tests.synthetic import encode_image, smooth_image, write_damaged, write_image_tree
+from tests.token_commands import call
 
 PREP = (sys.executable, "-c", "from preprocess.cli import prep; prep()")
 
@@ -260,8 +261,13 @@ def start(words: Sequence[str | Path], cwd: Path) -> subprocess.Popen[str]:
 @pytest.mark.parametrize("backend", ["threading", "loky"])
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_stopping_ends_in_one_line_without_orphans_and_the_same_command_completes(
-    tmp_path: Path, backend: str, number: signal.Signals, code: int
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    backend: str,
+    number: signal.Signals,
+    code: int,
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     write_image_tree(tmp_path / "photos", ["a"], 4, size=(640, 480))
     for index in range(4, 300):
         os.link(tmp_path / f"photos/a/{index % 2:04d}.jpg", tmp_path / f"photos/a/{index:04d}.jpg")
@@ -279,10 +285,10 @@ def test_stopping_ends_in_one_line_without_orphans_and_the_same_command_complete
     assert said == "interrupted; finished shards are kept, the same command goes on from there\n"
     assert left == []
     assert not (tmp_path / "out/manifest.json").exists()
-    planned = json.loads(prep(*words, "--dry-run", "--json", cwd=tmp_path).stdout)
+    planned = json.loads(call(*words, "--dry-run", "--json").stdout)
     assert 0 < planned["nbytes_left"] < planned["nbytes"]
     again = prep(*words, cwd=tmp_path)
     assert again.returncode == 0, again.stderr
     assert "300 samples" in again.stdout
     assert "300 made" not in again.stdout
-    assert prep("check", "out", "--full", cwd=tmp_path).returncode == 0
+    assert call("check", "out", "--full").exit_code == 0

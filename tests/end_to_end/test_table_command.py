@@ -100,7 +100,15 @@ def test_the_same_command_again_does_nothing_and_another_is_refused(tmp_path: Pa
     assert again.exit_code == 0
     assert "nothing to do" in again.stdout
     assert other.exit_code == 1
-    assert "made with other options" in other.stderr
+    assert "made with other options: --target is y there, age here; give" in other.stderr
+    for words, said in (
+        (("--target", "y", "--hash-buckets", "city=9"), "--hash-buckets is not set there, city=9"),
+        (("--target", "y", "--ignore", "ok,when"), "--ignore is not set there, ok, when here"),
+        (("--target", "y", "--shard-size", "1MB"), "--shard-size is 256000000 there, 1000000 here"),
+        (("--target", "y", "--no-header"), "--no-header is not given there, given here"),
+        (("--target", "y", "--format", "zarr"), "--format is tensor there, zarr here"),
+    ):
+        assert said in prepare(source, out, *words).stderr
     assert "5 rows" in dry.stdout
     assert (out / "manifest.json").read_bytes() == before
     assert prepare(source, out, "--ignore", "ok,when", "--overwrite").exit_code == 0

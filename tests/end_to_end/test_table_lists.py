@@ -3,6 +3,7 @@
 import json
 import math
 import tempfile
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -146,8 +147,8 @@ def test_splits_have_the_vocabulary_and_the_statistics_of_train(tmp_path: Path) 
     words = ("--split-by-time", "n", "--test", "0.25", "--min-count", "2")
     assert call("table", tmp_path / "rows.jsonl", tmp_path / "out", *words).exit_code == 0
     ds = open_table(tmp_path / "out")
-    train = [v for row in rows[:300] for v in row["words"] or () if v is not None]
-    known = {word for word in train if train.count(word) > 1}
+    train = Counter(v for row in rows[:300] for v in row["words"] or () if v is not None)
+    known = {word for word, count in train.items() if count > 1}
     assert set(ds.vocabulary("words")) == known
     numbers = [v for row in rows[:300] for v in row["hist"] or ()]
     there = [v for v in numbers if v is not None]

@@ -1,6 +1,7 @@
 """What is said of input that is not what it looks like: the cause, and a remedy that helps."""
 
 import io
+import json
 import tarfile
 import zipfile
 from datetime import time
@@ -212,3 +213,34 @@ def test_a_column_without_a_name_is_named_in_a_note(tmp_path: Path) -> None:
     assert "without a name" not in named.output
     rows = prepare(tmp_path, "c.csv", "1,x\n2,y\n", "--no-header")
     assert "without a name" not in rows.output
+
+
+@pytest.mark.parametrize("words", [(), ("--dry-run",)])
+def test_lists_and_objects_among_other_values_are_told_of(
+    tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    rows = [
+        {"n": 1, "tags": "plain", "o": {"x": 1}, "v": 3, "l": ["a"], "m": None, "t": '["a"]'},
+        {"n": 2, "tags": ["a", "b"], "o": "text", "v": [1, 2], "l": [], "m": None, "t": "x"},
+        {"n": 3, "tags": None, "o": None, "v": None, "l": None, "m": [1], "t": None},
+        {"n": 4, "tags": ["a"], "o": None, "v": 5, "l": ["b"], "m": [2], "t": "y"},
+    ]
+    text = "".join(f"{json.dumps(row)}\n" for row in rows)
+    done = prepare(tmp_path, "a.jsonl", text, *words)
+    assert done.exit_code == 0, done.stderr
+    said = [line for line in done.stdout.splitlines() if "lists or objects" in line]
+    among = "lists or objects stand among other values, the first at a.jsonl"
+    assert said == [
+        f"note: column {name!r}: {among}:{line}: each is its JSON, a text like the others"
+        for name, line in (("tags", 2), ("o", 1), ("v", 2))
+    ]
+    assert "lose how it is written" not in done.stdout
+
+
+def test_lists_of_values_of_several_kinds_are_called_so(tmp_path: Path) -> None:
+    text = '{"t": [1, "a"], "w": [[1], [2]]}\n' * 3
+    done = prepare(tmp_path, "a.jsonl", text)
+    assert done.exit_code == 1
+    for name in "tw":
+        cause = "holds lists of lists, or of values of several kinds, which no record holds"
+        assert f"a.jsonl:1: column {name!r}: {cause}; --ignore {name}" in done.stderr

@@ -5,9 +5,8 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
-from preprocess.cli import prep
+from tests.token_commands import call, prepare
 from tests.tokenizers_made import make_bpe, make_wordpiece
 
 
@@ -19,10 +18,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def call(*words: str | Path) -> Result:
-    return CliRunner().invoke(prep, [str(word) for word in words])
-
-
 def test_empty_files_are_counted_and_records_without_text_are_documents(
     made: Path, tmp_path: Path
 ) -> None:
@@ -32,7 +27,7 @@ def test_empty_files_are_counted_and_records_without_text_are_documents(
     (source / "b.txt").write_bytes(b"\xef\xbb\xbf")
     (source / "c.jsonl.gz").write_bytes(gzip.compress(b""))
     (source / "d.jsonl").write_text('{"text": ""}\n{"text": "words"}')
-    result = call("tokens", source, tmp_path / "out", "--tokenizer", made / "bpe")
+    result = prepare(source, tmp_path / "out", made / "bpe")
     assert result.exit_code == 0, result.output
     assert "2 samples (train 2)" in result.output
     assert "note: no document in 3 empty files" in result.output
@@ -41,9 +36,8 @@ def test_empty_files_are_counted_and_records_without_text_are_documents(
 def test_ends_that_a_row_has_no_room_for_are_counted(made: Path, tmp_path: Path) -> None:
     texts = ["one two three four five six seven eight nine ten", ""]
     (tmp_path / "a.jsonl").write_text("".join(json.dumps({"text": t}) + "\n" for t in texts))
-    command = ["tokens", tmp_path / "a.jsonl", tmp_path / "out", "--tokenizer", made / "wordpiece"]
-    command += ["--layout", "fixed", "--length", "6", "--json"]
-    result = call(*command)
+    words = (made / "wordpiece", "--layout", "fixed", "--length", "6", "--json")
+    result = prepare(tmp_path / "a.jsonl", tmp_path / "out", *words)
     assert result.exit_code == 0, result.output
     report = json.loads(result.stdout)
     documents, tokens = report["tallies"]["cut"]
@@ -51,7 +45,7 @@ def test_ends_that_a_row_has_no_room_for_are_counted(made: Path, tmp_path: Path)
     assert tokens == report["tallies"]["tokens"][0] - 4  # of [CLS] 4 [SEP]
     assert any("1 documents are longer than a row" in note for note in report["notes"])
     assert {"transformers", "tokenizers", "pyarrow"} <= set(report["tools"])
-    strided = call(*command[:2], tmp_path / "more", *command[3:], "--stride", "2")
+    strided = prepare(tmp_path / "a.jsonl", tmp_path / "more", *words, "--stride", "2")
     assert json.loads(strided.stdout)["tallies"]["cut"] == [0, 0]
 
 
@@ -70,7 +64,7 @@ def test_options_that_would_do_nothing_are_refused(
     words: list[str], made: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "a.txt").write_text("words")
-    result = call("tokens", tmp_path / "a.txt", tmp_path / "out", "--tokenizer", made, *words)
+    result = prepare(tmp_path / "a.txt", tmp_path / "out", made, *words)
     assert result.exit_code == 2
     assert "Error: --" in result.output
     assert "only with" in result.output
@@ -84,7 +78,7 @@ def test_a_pattern_that_the_shell_has_expanded_is_told_of(made: Path, tmp_path: 
 
 def test_an_export_into_the_dataset_is_refused(made: Path, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("words")
-    call("tokens", tmp_path / "a.txt", tmp_path / "out", "--tokenizer", made / "bpe")
+    prepare(tmp_path / "a.txt", tmp_path / "out", made / "bpe")
     for folder in (tmp_path / "out", tmp_path / "out" / "below"):
         result = call("export", tmp_path / "out", folder, "--to", "nanogpt")
         assert result.exit_code == 1
@@ -95,14 +89,14 @@ def test_an_export_into_the_dataset_is_refused(made: Path, tmp_path: Path) -> No
 
 def test_a_metadata_key_that_no_record_has_is_told(made: Path, tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text('{"text": "words", "id": 1}\n{"text": "more", "id": null}')
-    command = ["tokens", tmp_path / "a.jsonl", tmp_path / "out", "--tokenizer", made / "bpe"]
-    result = call(*command, "--metadata-keys", "id,nid")
+    words = ("--metadata-keys", "id,nid")
+    result = prepare(tmp_path / "a.jsonl", tmp_path / "out", made / "bpe", *words)
     assert result.exit_code == 0, result.output
     assert "note: no record that was looked at has 'nid' (--metadata-keys)" in result.output
 
 
 def test_errors_of_a_single_file_name_it(made: Path, tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text('{"texts": "words"}')
-    result = call("tokens", tmp_path / "a.jsonl", tmp_path / "out", "--tokenizer", made / "bpe")
+    result = prepare(tmp_path / "a.jsonl", tmp_path / "out", made / "bpe")
     assert result.exit_code == 1
     assert f"Error: {tmp_path / 'a.jsonl'}: none of 1 items" in result.output

@@ -109,10 +109,11 @@ def read(data: bytes, name: str, options: TextOptions, cuts: list[int] | None = 
     """Read a file through the public function: (text, place) of each, (key, reason) of errors."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, name).write_bytes(data)
+        time = Path(folder, name).stat().st_mtime_ns
         edges = sorted({cut for cut in cuts or [] if 0 < cut < len(data)})
         texts, errors = [], []
         for start, stop in zip([0, *edges], [*edges, None], strict=True):
-            item = Item(name, len(data), 0, start=start, stop=stop)
+            item = Item(name, len(data), time, start=start, stop=stop)
             try:
                 for documents in read_documents(Path(folder), item, options):
                     found = zip(documents.texts.to_pylist(), documents.places.tolist(), strict=True)

@@ -249,7 +249,7 @@ def test_a_fault_in_one_shard_ends_the_others_in_the_middle_of_an_item(
 
 def test_files_beside_the_shards_belong_to_the_dataset(tmp_path: Path) -> None:
     write_items(tmp_path / "source", {"a": b"one"})
-    item = Item("a", 3, 0)
+    item = Item("a", 3, 10**18)
     options = RunOptions(workers=1)
     listing = Listing(root=tmp_path / "source", splits={"train": (item,)})
     out = tmp_path / "out"

@@ -210,13 +210,13 @@ def test_a_recipe_that_breaks_its_promise_ends_the_run_with_one_error_that_names
 ) -> None:
     write_items(tmp_path / "source", {**numbered_items(8), "train/005": b"fault"})
     out = tmp_path / "out"
-    for _ in range(2):
+    for tried in (backend, "threading"):
         with pytest.raises(RuntimeError) as caught:
             prepare(
                 tmp_path / "source",
                 out,
                 per_shard=2,
-                backend=backend,
+                backend=tried,
                 recipe=DigestRecipe(fault=fault),
             )
         message = str(caught.value)

@@ -419,6 +419,10 @@ def test_an_item_that_changed_since_the_listing_is_refused(tmp_path: Path) -> No
         read_item(tmp_path, a)
     with pytest.raises(SampleError, match="No such file"):
         read_item(tmp_path, b)
+    write(tmp_path, "b.img", data=b"IMH")
+    os.utime(tmp_path / "b.img", ns=(b.mtime_ns, b.mtime_ns + 1))
+    with pytest.raises(SampleError, match=r"b\.img: changed .*: it was written to since it was"):
+        read_item(tmp_path, b)
     with pytest.raises(SampleError, match="not a regular file but a FIFO"):
         read_item(tmp_path, c)
 

@@ -50,6 +50,8 @@ def test_every_option_of_a_record_has_a_flag_of_its_command(command: str) -> Non
         (["images", "--sizes", "8", "--compress", "zstd"], "--compress zstd: only with --format"),
         (["images", "--sizes", "8", "--split-seed", "3"], "--split-seed 3: only with shares"),
         (["images", "--sizes", "8", "--stratify"], "--stratify: only with shares"),
+        (["images", "--sizes", "8", "--key", "path"], "--key: only with --metadata"),
+        (["images", "--sizes", "8", "--multi-label", "x"], "--multi-label: only with --metadata"),
         (["images", "--sizes", "8", "--append", "--overwrite"], "--append and --overwrite: give"),
         (
             ["images", "--sizes", "8", "--backend", "threading", "--item-timeout", "1"],

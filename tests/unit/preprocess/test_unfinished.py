@@ -74,7 +74,7 @@ def touch(path: Path) -> None:
         (
             lambda f: (f / "train/003").rename(f / "train/030"),
             {},
-            r"of other input: train/003 is gone",
+            r"of other input: train/003 is gone, train/030 is new",
         ),
         (
             lambda f: touch(f / "train/003"),

@@ -37,7 +37,7 @@ def test_predicted_bytes_are_those_that_are_written(photos: Path, fit: str, tmp_
     for name, change in changes.items():
         if found[name].refused:
             assert fit == "longest"
-            assert found[name].refused.startswith("compress and fit='longest': zarr's chunks")
+            assert found[name].refused.startswith("--compress and --fit longest: zarr's")
             continue
         assert set(found[name].per_second) == {"image_32", "image_24"}
         assert min(found[name].per_second.values()) > 0

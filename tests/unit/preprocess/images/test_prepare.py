@@ -66,10 +66,14 @@ def test_the_process_is_left_as_it_was(tmp_path: Path) -> None:
         threads = [torch.get_num_threads(), cv2.getNumThreads()]
         return [*threads, Image.MAX_IMAGE_PIXELS, level, list(warnings.filters)]
 
-    torch.set_num_threads(2)
-    before = settings()
-    images_to_shards(tmp_path / "photos", tmp_path / "out", ImageOptions(sizes=((8, 8),)))
-    assert settings() == before
+    threads = torch.get_num_threads()
+    torch.set_num_threads(threads + 1)
+    try:
+        before = settings()
+        images_to_shards(tmp_path / "photos", tmp_path / "out", ImageOptions(sizes=((8, 8),)))
+        assert settings() == before
+    finally:
+        torch.set_num_threads(threads)
 
 
 @pytest.mark.parametrize(("classes", "dtype"), [(1, "uint8"), (256, "uint8"), (257, "uint16")])

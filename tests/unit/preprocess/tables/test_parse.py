@@ -27,7 +27,7 @@ def parse(tmp_path: Path, name: str, data: bytes | str | pa.Table, **options: An
     else:
         path.write_bytes(data.encode() if isinstance(data, str) else data)
     chosen = TableOptions(**options)
-    item = Item(name, path.stat().st_size, 0)
+    item = Item(name, path.stat().st_size, path.stat().st_mtime_ns)
     (raw,) = read_blocks(tmp_path, item, chosen)
     block = parse_block(raw, chosen)
     block.table.validate(full=True)

@@ -224,5 +224,6 @@ def test_a_folder_without_tables_is_refused(tmp_path: Path) -> None:
 
 def test_an_empty_compressed_file_is_refused(tmp_path: Path) -> None:
     write(tmp_path, "a.csv.gz", b"")
+    item = Item("a.csv.gz", 0, (tmp_path / "a.csv.gz").stat().st_mtime_ns)
     with pytest.raises(SampleError, match="truncated"):
-        list(read_blocks(tmp_path, Item("a.csv.gz", 0, 0), TableOptions()))
+        list(read_blocks(tmp_path, item, TableOptions()))

@@ -249,6 +249,24 @@ def test_a_file_that_changed_since_it_was_listed_is_refused(tmp_path: Path) -> N
     path.write_bytes(b"abcd")
     with pytest.raises(SampleError, match=r"a\.txt: changed while it was prepared: 4 bytes"):
         list(read_documents(listing.root, listing.splits["train"][0], TextOptions()))
+    path.write_bytes(b"abd")
+    with pytest.raises(SampleError, match=r"a\.txt: changed while it was prepared: it was written"):
+        list(read_documents(listing.root, listing.splits["train"][0], TextOptions()))
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.jsonl", "a.csv", "a.txt.gz"])
+def test_a_file_that_is_written_to_while_it_is_read_is_refused(tmp_path: Path, name: str) -> None:
+    lines = b"".join(b'{"text": "%d"}\n' % number for number in range(300_000))
+    data = gzip.compress(lines) if name.endswith("gz") else b"text\n" + lines
+    path = write(tmp_path / name, lines if name == "a.jsonl" else data)
+    options = TextOptions(lines="txt" in name)
+    listing = list_texts(path, options)
+    documents = read_documents(listing.root, listing.splits["train"][0], options)
+    next(documents)
+    with path.open("r+b") as file:
+        file.write(path.read_bytes()[:1])  # the same bytes, at another time
+    with pytest.raises(SampleError, match="it was written to since it was listed"):
+        list(documents)
 
 
 def test_a_file_that_is_gone_is_refused(tmp_path: Path) -> None:
@@ -517,9 +535,10 @@ def test_a_wrong_page_checksum_is_refused(tmp_path: Path) -> None:
 
 def test_row_groups_that_went_away_are_named(tmp_path: Path) -> None:
     as_parquet(pa.table({"text": TEXTS}), tmp_path / "a.parquet")
-    nbytes = (tmp_path / "a.parquet").stat().st_size
+    status = (tmp_path / "a.parquet").stat()
+    item = Item("a.parquet", status.st_size, status.st_mtime_ns, stop=9)
     with pytest.raises(SampleError, match="fewer row groups"):
-        list(read_documents(tmp_path, Item("a.parquet", nbytes, 0, stop=9), TextOptions()))
+        list(read_documents(tmp_path, item, TextOptions()))
 
 
 # ----------------------------------------------------------------------------------------- CSV

@@ -103,7 +103,9 @@ def test_a_run_leaves_near_duplicates_out_whatever_the_workers(tmp_path: Path) -
     texts = [" ".join(text) for text in (words, [*words, "more"], text_of(100, 12), words)]
     lines = "".join(json.dumps({"text": text}) + "\n" for text in texts)
     (tmp_path / "texts.jsonl").write_text(lines, encoding="utf-8")
-    options = TokenOptions(tokenizer=tokenizer, dedup="minhash", shuffle_documents=1)
+    options = TokenOptions(
+        tokenizer=tokenizer, engine="transformers", dedup="minhash", shuffle_documents=1
+    )
     for name, workers in (("one", 1), ("two", 2)):
         run_options = RunOptions(shard_nbytes=500, workers=workers)
         tokens_to_shards(tmp_path / "texts.jsonl", tmp_path / name, options, run_options)

@@ -26,7 +26,8 @@ def prepare(tmp_path: Path, *options: str) -> Result:
     if not (tmp_path / "made").exists():
         make_bpe(tmp_path / "made")
     command = ["tokens", str(tmp_path / "source"), str(tmp_path / "out")]
-    return CliRunner().invoke(prep, [*command, "--tokenizer", str(tmp_path / "made"), *options])
+    command += ["--tokenizer", str(tmp_path / "made"), "--engine", "transformers"]
+    return CliRunner().invoke(prep, [*command, *options])
 
 
 def write(tmp_path: Path, **files: str | bytes) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,9 @@ from tests.recipes import read_tree
 from tests.tokenizers_made import make_bpe, make_wordpiece
 
 WORDS = ["the", "quick", "brown", "fox", "jumps", "over", "a", "lazy", "dog", "writing", "samples"]
+
+by_reference = partial(TokenOptions, engine="transformers")
+"""Options of runs that start at once: the reference is compared with nothing."""
 
 Found = list[tuple[list[int], bytes]]
 
@@ -78,7 +82,7 @@ def test_shuffled_documents_are_those_of_the_input_in_another_order(
     source = tmp_path / "texts"
     write_lines(source / "a.jsonl", texts_of(60))
     write_lines(source / "b.jsonl", texts_of(30, seed=1))
-    plain = TokenOptions(tokenizer=bpe)
+    plain = by_reference(tokenizer=bpe)
     tokens_to_shards(source, tmp_path / "plain", plain, small(container=container))
     options = TokenOptions(tokenizer=bpe, shuffle_documents=5)
     report = tokens_to_shards(source, tmp_path / "out", options, small(container=container))
@@ -103,7 +107,7 @@ def test_the_order_follows_from_the_seed_alone(bpe: str, tmp_path: Path) -> None
         ("wide", 1, small(shard_nbytes=10**6)),
         ("other", 2, small()),
     ):
-        chosen = TokenOptions(tokenizer=bpe, shuffle_documents=seed)
+        chosen = by_reference(tokenizer=bpe, shuffle_documents=seed)
         tokens_to_shards(tmp_path / "texts.jsonl", tmp_path / name, chosen, options)
         found[name] = documents_of(tmp_path / name)
 
@@ -118,14 +122,14 @@ def test_each_layout_lays_the_documents_out_as_it_does_in_the_order_of_the_input
 ) -> None:
     write_lines(tmp_path / "texts.jsonl", texts_of(40), id=list(range(40)))
     text = TextOptions(metadata_keys=("id",))
-    stream = TokenOptions(tokenizer=bpe, shuffle_documents=4, bos=None, text=text)
+    stream = by_reference(tokenizer=bpe, shuffle_documents=4, bos=None, text=text)
     tokens_to_shards(tmp_path / "texts.jsonl", tmp_path / "stream", stream, small())
     documents = [ids for ids, _ in documents_of(tmp_path / "stream")]
-    packed = TokenOptions(
+    packed = by_reference(
         tokenizer=bpe, shuffle_documents=4, bos=None, text=text, layout="packed", length=64
     )
     tokens_to_shards(tmp_path / "texts.jsonl", tmp_path / "packed", packed, small())
-    fixed = TokenOptions(
+    fixed = by_reference(
         tokenizer=bpe, shuffle_documents=4, text=text, layout="fixed", length=8, stride=2
     )
     tokens_to_shards(tmp_path / "texts.jsonl", tmp_path / "fixed", fixed, small())
@@ -165,8 +169,8 @@ def test_of_the_same_texts_the_first_is_kept_over_all_files(bpe: str, tmp_path: 
     texts = texts_of(40)
     write_lines(source / "a.jsonl", [*texts[:20], texts[4], "", texts[5] + " "])
     write_lines(source / "b.jsonl", [*texts[10:], texts[39]])
-    tokens_to_shards(source, tmp_path / "plain", TokenOptions(tokenizer=bpe), small())
-    options = TokenOptions(tokenizer=bpe, dedup="exact")
+    tokens_to_shards(source, tmp_path / "plain", by_reference(tokenizer=bpe), small())
+    options = by_reference(tokenizer=bpe, dedup="exact")
     report = tokens_to_shards(source, tmp_path / "out", options, small())
 
     read = [*texts[:20], texts[4], "", texts[5] + " ", *texts[10:], texts[39]]
@@ -194,7 +198,7 @@ def test_a_document_of_an_earlier_split_is_left_out_of_a_later_one(
     write_lines(source / "test" / "a.jsonl", texts)
     write_lines(source / "train" / "a.jsonl", texts[:10])
     write_lines(source / "validation" / "a.jsonl", texts[5:20])
-    options = TokenOptions(tokenizer=bpe, dedup="exact", shuffle_documents=1)
+    options = by_reference(tokenizer=bpe, dedup="exact", shuffle_documents=1)
     tokens_to_shards(source, tmp_path / "out", options, small())
 
     splits = read_manifest(tmp_path / "out").splits
@@ -211,7 +215,7 @@ def test_a_split_whose_documents_are_all_left_out_is_empty(bpe: str, tmp_path: P
     source = tmp_path / "texts"
     write_lines(source / "train" / "a.jsonl", texts_of(8))
     write_lines(source / "validation" / "a.jsonl", texts_of(8)[:4])
-    options = TokenOptions(tokenizer=bpe, dedup="exact")
+    options = by_reference(tokenizer=bpe, dedup="exact")
     tokens_to_shards(source, tmp_path / "out", options, small())
 
     validation = read_manifest(tmp_path / "out").splits["validation"]
@@ -223,8 +227,8 @@ def test_a_split_whose_documents_are_all_left_out_is_empty(bpe: str, tmp_path: P
 def test_shares_of_the_documents_stay_in_their_splits(bpe: str, tmp_path: Path) -> None:
     write_lines(tmp_path / "texts.jsonl", texts_of(80))
     shares: dict[str, Any] = {"tokenizer": bpe, "validation": 0.3, "test": 0.2}
-    tokens_to_shards(tmp_path / "texts.jsonl", tmp_path / "plain", TokenOptions(**shares), small())
-    options = TokenOptions(**shares, shuffle_documents=0, dedup="exact")
+    tokens_to_shards(tmp_path / "texts.jsonl", tmp_path / "plain", by_reference(**shares), small())
+    options = by_reference(**shares, shuffle_documents=0, dedup="exact")
     tokens_to_shards(tmp_path / "texts.jsonl", tmp_path / "out", options, small())
 
     for split in ("train", "validation", "test"):
@@ -242,8 +246,8 @@ def test_records_that_cannot_be_read_are_listed_as_in_the_order_of_the_input(
         file.write('{"text": \n{"other": 1}\n')
     write_lines(source / "b.jsonl", texts_of(10, seed=1))
     (source / "c.txt").write_bytes(b"\xff\xfe\xfd broken")
-    plain = tokens_to_shards(source, tmp_path / "plain", TokenOptions(tokenizer=bpe), small())
-    options = TokenOptions(tokenizer=bpe, shuffle_documents=0)
+    plain = tokens_to_shards(source, tmp_path / "plain", by_reference(tokenizer=bpe), small())
+    options = by_reference(tokenizer=bpe, shuffle_documents=0)
     report = tokens_to_shards(source, tmp_path / "out", options, small())
 
     assert list(report.skipped) == list(plain.skipped)
@@ -264,8 +268,8 @@ def test_pairs_are_shuffled_and_compared_as_one(tmp_path: Path) -> None:
         "length": 24,
         "text": TextOptions(pair_key="other"),
     }
-    tokens_to_shards(tmp_path / "texts.jsonl", tmp_path / "plain", TokenOptions(**values), small())
-    options = TokenOptions(**values, dedup="exact")
+    tokens_to_shards(tmp_path / "texts.jsonl", tmp_path / "plain", by_reference(**values), small())
+    options = by_reference(**values, dedup="exact")
     tokens_to_shards(tmp_path / "texts.jsonl", tmp_path / "out", options, small())
 
     for name in ("tokens", "length", "pair_start"):
@@ -295,7 +299,7 @@ def stopped_before_the_second_run(source: Path, out: Path, options: TokenOptions
 def test_a_first_run_that_has_finished_is_not_done_again(bpe: str, tmp_path: Path) -> None:
     source, out = tmp_path / "texts.jsonl", tmp_path / "out"
     write_lines(source, texts_of(20))
-    options = TokenOptions(tokenizer=bpe, shuffle_documents=1)
+    options = by_reference(tokenizer=bpe, shuffle_documents=1)
     stopped_before_the_second_run(source, out, options)
 
     report = plan_and_run(source, out, options, small())
@@ -310,9 +314,9 @@ def test_documents_of_a_run_with_other_options_are_refused_by_name_and_overwritt
 ) -> None:
     source, out = tmp_path / "texts.jsonl", tmp_path / "out"
     write_lines(source, texts_of(20))
-    other = TokenOptions(tokenizer=bpe, shuffle_documents=1)
+    other = by_reference(tokenizer=bpe, shuffle_documents=1)
     stopped_before_the_second_run(source, out, other)
-    options = TokenOptions(tokenizer=bpe, shuffle_documents=2)
+    options = by_reference(tokenizer=bpe, shuffle_documents=2)
 
     with pytest.raises(OutputError, match=r"\.out\.first: .* prepared there for .*/out"):
         plan_and_run(source, out, options, small())
@@ -331,7 +335,7 @@ def test_a_hidden_folder_of_somebody_else_is_refused_by_name_and_left_alone(
     mine = first_folder(out) / "mine.txt"
     mine.parent.mkdir()
     mine.write_text("mine", encoding="utf-8")
-    options = TokenOptions(tokenizer=bpe, dedup="exact")
+    options = by_reference(tokenizer=bpe, dedup="exact")
 
     with pytest.raises(OutputError, match=r"\.out\.first: not empty \(holds 'mine.txt'\)"):
         plan_and_run(source, out, options, small())
@@ -345,7 +349,7 @@ def test_what_a_finished_dataset_has_beside_it_is_removed_by_the_same_command(
 ) -> None:
     source, out = tmp_path / "texts.jsonl", tmp_path / "out"
     write_lines(source, texts_of(20))
-    options = TokenOptions(tokenizer=bpe, dedup="exact")
+    options = by_reference(tokenizer=bpe, dedup="exact")
     with monkeypatch.context() as patch:
         patch.setattr("preprocess.tokens.reorder._removed", lambda first: ())
         plan_and_run(source, out, options, small())
@@ -359,7 +363,7 @@ def test_what_a_finished_dataset_has_beside_it_is_removed_by_the_same_command(
 
 def test_a_source_of_nothing_leaves_no_folder(bpe: str, tmp_path: Path) -> None:
     write_lines(tmp_path / "texts.jsonl", ["", ""])
-    options = TokenOptions(tokenizer=bpe, dedup="exact")
+    options = by_reference(tokenizer=bpe, dedup="exact")
 
     with pytest.raises(SourceError, match="all 2 documents are empty"):
         tokens_to_shards(tmp_path / "texts.jsonl", tmp_path / "out", options, small())
@@ -387,7 +391,7 @@ def test_the_command_shuffles_and_says_what_it_left_out(bpe: str, tmp_path: Path
     [
         ({"shuffle_documents": -1}, "shuffle_documents=-1: expected 0 or more"),
         ({"dedup": "fuzzy"}, "dedup='fuzzy': expected"),
-        ({"dedup_threshold": 0.5}, "dedup_threshold=0.5: only with minhash"),
+        ({"dedup_threshold": 0.5}, "dedup_threshold=0.5: only with dedup='minhash'"),
         ({"dedup": "minhash", "dedup_threshold": 1.5}, "dedup_threshold=1.5: expected above 0"),
     ],
 )
@@ -417,8 +421,8 @@ def test_chats_keep_their_masks(bpe: str, tmp_path: Path) -> None:
     (tmp_path / "chats.jsonl").write_text("\n".join(lines), encoding="utf-8")
     chat = TextOptions(text_key="messages", json_values=True)
     values: dict[str, Any] = {"tokenizer": str(tokenizer), "layout": "chat", "text": chat}
-    tokens_to_shards(tmp_path / "chats.jsonl", tmp_path / "plain", TokenOptions(**values), small())
-    options = TokenOptions(**values, dedup="exact", shuffle_documents=2)
+    tokens_to_shards(tmp_path / "chats.jsonl", tmp_path / "plain", by_reference(**values), small())
+    options = by_reference(**values, dedup="exact", shuffle_documents=2)
     report = tokens_to_shards(tmp_path / "chats.jsonl", tmp_path / "out", options, small())
 
     before, after = (

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from loaders.format.spec import read_manifest
 from preprocess.errors import SourceError
 from preprocess.tokens import tiktoken_pattern
+from preprocess.tokens.loading import load_here, plain_content
 from preprocess.tokens.tiktoken_pattern import PATTERNS, translate_pattern
 from preprocess.tokens.tokenizer import TextTokenizer
 from preprocess.tokens.tokenizer_source import find_tokenizer
@@ -381,7 +382,10 @@ def test_the_command_makes_shards_and_a_tokenizer_that_transformers_loads(
     assert (out / "tokenizer" / "original.tiktoken").read_bytes() == ranks.read_bytes()
     loaded: Any = AutoTokenizer.from_pretrained(str(out / "tokenizer"))
     assert loaded.eos_token_id == tokenizer.eos_id
-    assert json.loads(loaded.backend_tokenizer.to_str()) == json.loads(tokenizer.cleaned)
+    assert json.loads(loaded.backend_tokenizer.to_str()) == json.loads(
+        load_here(tokenizer.source).whole()
+    )
+    assert plain_content(loaded.backend_tokenizer) == tokenizer.cleaned
     facts = read_manifest(out).recipe["tokenizer"]
     assert facts["eos_id"] == tokenizer.eos_id
     assert "tokenizer/original.tiktoken" in facts["files"]
