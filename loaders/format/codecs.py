@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from loaders.format.crc32c import checksum
+from loaders.format.crc32c import extend
 from loaders.format.encoding import Encoding
 
 CRC_NBYTES: Final = 4
@@ -54,7 +54,7 @@ def encode_sample(encoding: Encoding, sample: NDArray[Any]) -> bytes:
         packed = bytes(zstd.compress(data, encoding.level))
     else:
         packed = _compress_by_blosc(sample, encoding.level)
-    return packed + checksum(np.frombuffer(packed, np.uint8)).to_bytes(CRC_NBYTES, "little")
+    return packed + extend(0, packed).to_bytes(CRC_NBYTES, "little")
 
 
 def _compress_by_blosc(sample: NDArray[Any], level: int) -> bytes:
@@ -111,7 +111,7 @@ def _decode_jpeg(data: NDArray[np.uint8], out: NDArray[np.uint8]) -> None:
 
 def _decompress(encoding: Encoding, data: NDArray[np.uint8], out: NDArray[Any]) -> None:
     packed = data[:-CRC_NBYTES]
-    if not len(packed) or checksum(packed) != int(data[-CRC_NBYTES:].view("<u4")[0]):
+    if not len(packed) or extend(0, packed) != int(data[-CRC_NBYTES:].view("<u4")[0]):
         raise ValueError("its CRC-32C does not hold: it was changed or damaged")
     flat = out.reshape(-1).view(np.uint8)
     if encoding.codec == "zstd":

@@ -8,9 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from google_crc32c import extend
+import numpy as np
 
 from loaders.errors import FormatError, MissingShardError
+from loaders.format.crc32c import extend
 
 MANIFEST: Final = "manifest.json"
 """Written last: a folder is a dataset exactly when this file is there."""
@@ -202,14 +203,12 @@ def checksum(path: Path) -> str:
 
     Args:
         path: The file.
-
-    Source:
-        CRC-32C (Castagnoli): RFC 3720, appendix B.4.
     """
     value = 0
+    block = np.empty(CHECKSUM_BLOCK, np.uint8)
     with path.open("rb", buffering=0) as file:
-        while block := file.read(CHECKSUM_BLOCK):
-            value = extend(value, block)
+        while count := file.readinto(block.data):
+            value = extend(value, block[:count])
     return f"{value:08x}"
 
 

@@ -5,10 +5,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from google_crc32c import extend
 from numpy.typing import NDArray
 
-from loaders.format.crc32c import with_other_start
+from loaders.format.crc32c import extend, with_other_start
 from loaders.format.files import CHECKSUM_BLOCK, write_all
 
 _SMALL_ROW: Final = 1 << 16

@@ -3,9 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import numpy as np
-from google_crc32c import extend
-
+from loaders.format.crc32c import extend
 from loaders.format.files import write_all
 
 _TOGETHER: Final = 1 << 20
@@ -41,7 +39,7 @@ class BlockSink:
         held, self._held = self._held, bytearray()
         write_all(self.descriptor, held)
         self.nbytes += len(held)
-        self.crc32c = extend(self.crc32c, np.frombuffer(held, np.uint8))
+        self.crc32c = extend(self.crc32c, held)
 
     def close(self) -> None:
         """Write nothing more: after a failure the descriptor may be another file's by now."""
