@@ -204,7 +204,7 @@ def test_periods_and_intervals_of_pandas_are_refused_by_name(tmp_path: Path) -> 
     remedies = {"periods": r"\.dt\.to_timestamp\(\)", "intervals": "its two ends"}
     for what, values in frames.items():
         frame = pandas.DataFrame({"p": values, "x": [1, 2, 3]})
-        said = f"column 'p': holds {what} of pandas.*{remedies[what]}.*--ignore p"
+        said = f"column 'p': holds {what} of pandas.*{remedies[what]}.*`ignore` p"
         with pytest.raises(SourceError, match=said):
             table_to_shards(frame, tmp_path / "out")
         table_to_shards(frame, tmp_path / what, TableOptions(ignore=("p",)))

@@ -137,11 +137,11 @@ def test_a_tokenizer_without_eos_serves_where_none_is_wanted(
         (["--pair-key", "b"], "only with layout fixed"),
         (["--chat-day", "2024-01-01"], "only with layout chat"),
         (["--layout", "chat", "--specials", "parse"], "with layout chat"),
-        (["--validation", "0.6", "--test", "0.4"], "--validation, test = (0.6, 0.4)"),
+        (["--validation", "0.6", "--test", "0.4"], "--validation, --test = (0.6, 0.4)"),
         (["--test", "1"], "0<=x<1"),
         (["--encoding", "latin-99"], "no text encoding of that name"),
         (["--metadata-keys", "a,a"], "each once"),
-        (["--text-key", ""], "--text-key=''"),
+        (["--text-key", ""], "--text-key ''"),
     ],
 )
 def test_options_that_cannot_be_are_a_usage_error(
