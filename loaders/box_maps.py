@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -69,7 +70,8 @@ def _tensor(name: str, given: Any) -> Tensor:
     if isinstance(given, Tensor):
         return given
     try:
-        return torch.as_tensor(given)
+        array = np.array(given)  # a copy: torch takes no array that cannot be written or is turned
+        return torch.from_numpy(array.astype(array.dtype.newbyteorder("="), copy=False))
     except (TypeError, ValueError, RuntimeError) as error:
         raise SelectionError(
             f"{name} is {type(given).__name__}: expected a tensor, an array or lists of numbers"

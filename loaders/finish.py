@@ -28,8 +28,9 @@ _STORED: Final = {str(dtype).removeprefix("torch."): dtype for dtype in LEVELS}
 _PAIRED: Final = frozenset({"mask", "boxes"})
 """Parts that say something of single pixels of an image."""
 
-_OF_STORED: Final = "transform"
-"""Entry that says where what is stored lies in the photo; of what was cut of that it is not so."""
+_OF_STORED: Final = frozenset({"transform", f"{IMAGE}_valid"})
+"""Entries that say where what is stored lies in the photo, and which pixels of it count; of what
+was cut of that it is not so."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -132,10 +133,8 @@ class Finish:
 
     def entries(self, batch: Mapping[str, Any]) -> dict[str, Any]:
         """Return the entries of a batch without those that are not so any more."""
-        kept = dict(batch)
-        if self.augment is not None:
-            kept.pop(_OF_STORED, None)
-        return kept
+        gone = frozenset() if self.augment is None else _OF_STORED
+        return {name: entry for name, entry in batch.items() if name not in gone}
 
 
 def _refuse_paired(dataset: Gatherable) -> None:

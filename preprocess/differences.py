@@ -67,7 +67,7 @@ def difference_begun(plan: Plan) -> str:
         return f"of other input: {found.names}"
     if found.written:
         return f"whose input files were changed since it began: {found.written}"
-    return "of another version of prep"
+    return "with other classes, or of another version of prep"
 
 
 def _recorded_run(out: Path) -> str | None:

@@ -133,7 +133,7 @@ def _expect_there(root: Path, source: Any, moved: Moved) -> None:
         raise SourceError(f"{source}: not found; give what {root} was made from")
     for name in ("like", "masks", "boxes", "metadata"):
         path = getattr(moved, name)
-        if path is not None and not path.exists():
+        if path is not None and not Path(path).exists():
             raise SourceError(f"{path}: not found; give --{name} as it is now, or leave it out")
 
 

@@ -136,8 +136,8 @@ def _plain_rows(block: CsvBlock, options: TableOptions) -> ParsedRows | None:
     """Read numbers as such: see NOTE [ Numbers read as numbers ]; None if that would lose any."""
     import pyarrow as pa
 
-    if not block.guess.plain:
-        return None
+    if not block.guess.plain or b'"' in block.data:
+        return None  # quotes are no part of a value: it would be parsed twice
     text = pa.dictionary(pa.int32(), pa.large_string())
     integers = block.guess.integers
     kinds = {i: pa.int64() if i in integers else text for i in range(len(block.names))}

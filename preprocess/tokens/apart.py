@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 Process = subprocess.Popen[bytes]
 
+MARK: Final = b"\0prep\0"
+"""Begins what the process says of the tokenizer."""
+
 _CODE: Final = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from preprocess.tokens.loader import main; main()"
@@ -42,7 +45,9 @@ def loader_started(*, wanted: bool = True) -> Iterator[Process | None]:
         return
     flags = [f"-W{option}" for option in sys.warnoptions]
     # -P: nothing is imported from the folder that the command was given in.
-    command = [sys.executable, "-P", *flags, "-c", _CODE, json.dumps(sys.path)]
+    entries: list[object] = [*sys.path]  # Python passes over what is no string, and so do we
+    places = json.dumps([entry for entry in entries if isinstance(entry, str)])
+    command = [sys.executable, "-P", *flags, "-c", _CODE, places]
     pipe = subprocess.PIPE
     with interrupts_ignored():  # it is ended here, and must not write of a Ctrl-C
         process = subprocess.Popen(command, stdin=pipe, stdout=pipe)  # noqa: S603 # our own code
@@ -73,7 +78,8 @@ def answer(process: Process) -> dict[str, Any] | None:
     """
     data = b"" if process.stdout is None else process.stdout.read()
     process.wait()
-    return json.loads(data) if process.returncode == 0 and data else None
+    _, mark, told = data.rpartition(MARK)  # Python prints before our code if its set-up does
+    return json.loads(told) if process.returncode == 0 and mark else None
 
 
 def leave_out_torch() -> None:

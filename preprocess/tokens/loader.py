@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from preprocess.errors import SourceError
-from preprocess.tokens.apart import leave_out_torch
+from preprocess.tokens.apart import MARK, leave_out_torch
 from preprocess.tokens.loading import load_pretrained, named_ids, plain_content
 from preprocess.tokens.tokenizer_source import TokenizerSource
 from preprocess.tokens.tokenizer_tiktoken import TiktokenFile
@@ -25,28 +25,36 @@ def main() -> None:
     os.dup2(2, 1)  # what others print is no result
     leave_out_torch()
     _leave_out_names_of_models()
-    from transformers import AutoTokenizer  # noqa: F401 # before it is known which one is wanted
-
+    told: dict[str, Any] = {}
+    try:  # before it is known which one is wanted
+        from transformers import AutoTokenizer  # noqa: F401
+    except Exception as error:  # noqa: BLE001 - a package that is broken raises anything
+        told["error"] = f"transformers cannot be imported: {error}; install it again"
     described = sys.stdin.buffer.read()
     if described:
-        fields = json.loads(described)
-        tiktoken = fields["tiktoken"]
-        fields["tiktoken"] = None if tiktoken is None else TiktokenFile(**tiktoken)
-        fields |= {"path": Path(fields["path"]), "files": tuple(fields["files"])}
-        told: dict[str, Any] = {}
-        try:
-            pretrained = load_pretrained(TokenizerSource(**fields))
-            told["named"] = asdict(named_ids(pretrained))
-            told["whole"] = pretrained.backend_tokenizer.to_str()
-            told["content"] = plain_content(pretrained.backend_tokenizer)
-        except SourceError as error:
-            told["error"] = str(error)
+        told = told or _load(json.loads(described))
         try:
             with results:
-                results.write(json.dumps(told).encode())
+                results.write(MARK + json.dumps(told).encode())
         except BrokenPipeError:
             pass  # nobody waits for it any more
     os._exit(0)  # to take all modules apart would keep the other process waiting
+
+
+def _load(fields: dict[str, Any]) -> dict[str, Any]:
+    """Load the tokenizer that `apart.ask` describes; return what `apart.answer` does."""
+    tiktoken = fields["tiktoken"]
+    fields["tiktoken"] = None if tiktoken is None else TiktokenFile(**tiktoken)
+    fields |= {"path": Path(fields["path"]), "files": tuple(fields["files"])}
+    try:
+        pretrained = load_pretrained(TokenizerSource(**fields))
+    except SourceError as error:
+        return {"error": str(error)}
+    return {
+        "named": asdict(named_ids(pretrained)),
+        "whole": pretrained.backend_tokenizer.to_str(),
+        "content": plain_content(pretrained.backend_tokenizer),
+    }
 
 
 def _leave_out_names_of_models() -> None:

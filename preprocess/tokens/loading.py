@@ -55,6 +55,7 @@ class Loading:
         self.source = source
         self._process = process
         self._given: Given | None = None
+        self._error: SourceError | None = None
         if process is not None:
             ask(process, source)
 
@@ -64,10 +65,15 @@ class Loading:
         Raises:
             SourceError: It cannot be loaded.
         """
+        if self._error is not None:
+            raise self._error
         if self._given is None:
-            self._given = (
-                load_here(self.source) if self._process is None else self._told(self._process)
-            )
+            process = self._process
+            try:
+                self._given = load_here(self.source) if process is None else self._told(process)
+            except SourceError as error:
+                self._error = error  # the process says it once
+                raise
         return self._given
 
     def _told(self, process: Process) -> Given:

@@ -77,6 +77,34 @@ def test_what_transformers_refuses_is_said_as_in_one_process(tmp_path: Path) -> 
     assert str(apart.value) == str(here.value)
 
 
+@pytest.mark.parametrize("config", ['{"x": ', '{"tokenizer_class": 5}'])
+def test_what_transformers_alone_refuses_is_said_each_time(tmp_path: Path, config: str) -> None:
+    folder = make_bpe(tmp_path / "tokenizer")
+    (folder / "tokenizer_config.json").write_text(config)
+    source = find_tokenizer(str(folder))
+    with loader_started() as process:
+        loading = Loading(source, process)
+        guess = loading.guess()
+        assert guess is not None
+        with pytest.raises(SourceError) as first:
+            loading.agrees(guess)
+        with pytest.raises(SourceError) as again:
+            loading.given()
+    with pytest.raises(SourceError, match="transformers cannot load this tokenizer") as here:
+        load_here(source)
+    assert str(first.value) == str(again.value) == str(here.value)
+
+
+def test_what_set_up_of_python_prints_is_no_answer(tmp_path: Path, monkeypatch) -> None:
+    source = find_tokenizer(str(make_bpe(tmp_path / "tokenizer")))
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site/sitecustomize.py").write_text("print('hello', flush=True)")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site"))
+    monkeypatch.setattr(sys, "path", [*sys.path, tmp_path])  # such an entry is no use, and no harm
+    with loader_started() as process:
+        assert Loading(source, process).given().named().eos_id == 0
+
+
 def test_modules_in_the_working_folder_are_not_imported(tmp_path, monkeypatch) -> None:
     source = find_tokenizer(str(make_bpe(tmp_path / "tokenizer")))
     (tmp_path / "json.py").write_text("raise SystemExit(3)")
