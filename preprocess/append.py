@@ -11,6 +11,7 @@ from preprocess.differences import (
     by_place,
     compare_items,
     other_fields,
+    other_kind,
     other_options,
 )
 from preprocess.errors import OutputError
@@ -80,14 +81,14 @@ def _refuse_other(
     plan: Plan, options: RunOptions, manifest: Manifest, found: ItemDifferences
 ) -> None:
     """Refuse other options, other classes, and files that are gone or were changed, by name."""
-    reasons = (
-        other_options(plan, asked_for(plan.out, manifest)),
-        _other_classes(plan.listing, manifest.classes),
-        found.gone_or_other,
-        found.written,
-        other_fields(plan, manifest),
+    reason = (
+        other_kind(plan, manifest)
+        or other_options(plan, asked_for(plan.out, manifest))
+        or _other_classes(plan.listing, manifest.classes)
+        or found.gone_or_other
+        or found.written
+        or other_fields(plan, manifest)
     )
-    reason = next((reason for reason in reasons if reason), "")
     kept = {name: plan.recipes[name] for name in manifest.splits if name in plan.recipes}
     if not reason and hash_recipes(kept, options) != manifest.recipe_hash:
         reason = "another version of prep has made it"

@@ -19,6 +19,9 @@ from preprocess.staged import beside
 _SHOWN: Final = 3
 """Options or items that a message names."""
 
+_OTHER_OPTIONS: Final = "holds a dataset made with other options"
+_KINDS: Final = {"table": "a table"}
+
 _VALUE: Final = 80
 """Characters of a value that a message repeats."""
 
@@ -28,12 +31,11 @@ def difference(plan: Plan, manifest: Manifest) -> str | None:
     same = (plan.recipe_hash, plan.listing.fingerprint(), plan.run_hash)
     if same == (manifest.recipe_hash, manifest.source_hash, _recorded_run(plan.out)):
         return None  # without looking at every item
-    options = "holds a dataset made with other options"
     input_ = "holds a dataset made from other input"
     there = asked_for(plan.out, manifest)
     runs = there.runs
-    if named := other_options(plan, there):
-        return f"{options}: {named}"
+    if named := other_kind(plan, manifest) or _other_making(plan, there):
+        return named
     if runs is not None:
         found = compare_items(plan.listing, runs)
         if found.gone_or_other:
@@ -42,7 +44,7 @@ def difference(plan: Plan, manifest: Manifest) -> str | None:
             return f"{input_}: {found.new_names} (--append adds what is new)"
     if manifest.recipe_hash != plan.recipe_hash:
         named = other_fields(plan, manifest)
-        return f"{options}: {named}" if named else options
+        return f"{_OTHER_OPTIONS}: {named}" if named else _OTHER_OPTIONS
     if manifest.source_hash != plan.listing.fingerprint():
         return input_
     changed = "input files were changed since this dataset was made"
@@ -51,6 +53,19 @@ def difference(plan: Plan, manifest: Manifest) -> str | None:
     if _recorded_run(plan.out) not in {None, plan.run_hash}:
         return f"{changed} (their names and sizes are the same, their times are not)"
     return None
+
+
+def _other_making(plan: Plan, there: AskedFor) -> str:
+    named = other_options(plan, there)
+    return f"{_OTHER_OPTIONS}: {named}" if named else ""
+
+
+def other_kind(plan: Plan, manifest: Manifest) -> str:
+    """Say that a dataset is of another modality; "" if it is of the same."""
+    if manifest.kind == plan.kind:
+        return ""
+    there, here = (_KINDS.get(kind, kind) for kind in (manifest.kind, plan.kind))
+    return f"holds a dataset of {there}, and this run makes one of {here}"
 
 
 def difference_begun(plan: Plan) -> str:
@@ -240,7 +255,8 @@ def _changed(old: RecordedItem, now: RecordedItem) -> str:
 
 
 def _some(names: Sequence[str]) -> str:
-    """Return the first few, and how many others there are."""
+    """Return the first few, and how many others there are; splits may have one file together."""
+    names = [*dict.fromkeys(names)]
     more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
     return ", ".join(names[:_SHOWN]) + more
 

@@ -111,7 +111,8 @@ class Plan:
         aside: What a repair needs beside the manifest to plan the same again, as JSON values.
         before: The dataset that this run appends to; its shards are not written.
         closed: Why nothing can be appended to what is made so; "" where that can be.
-        outlined: The options that the recipes will record, while there are none yet.
+        outlined_kind: The kind that the recipes will have, while there are none yet.
+        outlined: The options that they will record.
         outlined_facts: Names of what they will record beside these.
     """
 
@@ -127,8 +128,14 @@ class Plan:
     aside: Mapping[str, Any] = field(default_factory=dict)
     before: Before | None = None
     closed: str = ""
+    outlined_kind: str = ""
     outlined: Mapping[str, Any] = field(default_factory=dict)
     outlined_facts: frozenset[str] = frozenset()
+
+    @property
+    def kind(self) -> str:
+        """Name of the modality."""
+        return self.recipe.kind if self.recipes else self.outlined_kind
 
     @property
     def options(self) -> Mapping[str, Any]:

@@ -24,7 +24,7 @@ from preprocess.tables.encode_lists import beside_nbytes
 from preprocess.tables.fit import Fitted, fit, rows_without_target
 from preprocess.tables.like import Like, fit_like, outside_notes
 from preprocess.tables.options import TableOptions
-from preprocess.tables.recipe import FACT_NAMES, TableRecipe, read_facts
+from preprocess.tables.recipe import FACT_NAMES, KIND, TableRecipe, read_facts
 from preprocess.tables.request import TableRequest
 from preprocess.tables.schema import decide
 from preprocess.tables.shuffle import Windows
@@ -99,6 +99,7 @@ def outline_run(
         container=options.container,
         recipe_hash=recipe_hash,
         run_hash=hashlib.sha256(whole).hexdigest(),
+        outlined_kind=KIND,
         outlined=described,
         outlined_facts=FACT_NAMES,
         aside={
