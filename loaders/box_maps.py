@@ -70,8 +70,10 @@ def _tensor(name: str, given: Any) -> Tensor:
     if isinstance(given, Tensor):
         return given
     try:
-        array = np.array(given)  # a copy: torch takes no array that cannot be written or is turned
-        return torch.from_numpy(array.astype(array.dtype.newbyteorder("="), copy=False))
+        if isinstance(given, np.ndarray):
+            # A copy: torch takes none that is read-only, turned, or of the other byte order.
+            given = np.ascontiguousarray(given).astype(given.dtype.newbyteorder("="))
+        return torch.as_tensor(given)
     except (TypeError, ValueError, RuntimeError) as error:
         raise SelectionError(
             f"{name} is {type(given).__name__}: expected a tensor, an array or lists of numbers"

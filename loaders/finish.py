@@ -155,8 +155,9 @@ def _image_part(dataset: Gatherable, option: str) -> Part:
             continue
         if not (part.fixed or isinstance(part, BucketPictures)):
             raise ImageTypeError(
-                f"{dataset.path}: {option}: pictures of different sizes are no one tensor: store "
-                f"one size, or leave {option} out and work on each in the training loop"
+                f"{dataset.path}: {option}: the loader takes pictures of one size, or in buckets, "
+                f"and these differ: leave {option} out and work on them in the training loop "
+                "(NormalizedModel takes padded ones as they are)"
             )
         shape, dtype = part.layout(np.empty(0, np.int64))
         if dtype.name not in _STORED or len(shape) != 4:

@@ -172,6 +172,9 @@ def test_boxes_may_be_lists_and_arrays(mapped: Any) -> None:
         (np.array(boxes), torch.float32),
         (doubles.tolist(), torch.float32),
         (doubles, torch.float64),
+        (doubles.astype(">f8"), torch.float64),
+        (np.frombuffer(doubles.tobytes()).reshape(2, 4), torch.float64),
+        (doubles[::-1].copy()[::-1], torch.float64),
     ):
         for beside in (transform, transform.numpy().astype("<u4"), transform.tolist()):
             found = mapped(these, beside)
@@ -196,9 +199,13 @@ def test_no_samples_are_a_padded_batch_of_none(stored: Path) -> None:
 
 def test_pictures_of_different_sizes_are_not_augmented_or_normalized(stored: Path) -> None:
     ds = open_dataset(stored, size=16)
-    with pytest.raises(ImageTypeError, match="augment: pictures of different sizes"):
+    with pytest.raises(
+        ImageTypeError, match="augment: the loader takes pictures of one size, or in buckets"
+    ):
         Loader(ds, 2, augment=Augment())
-    with pytest.raises(ImageTypeError, match="normalize: pictures of different sizes"):
+    with pytest.raises(
+        ImageTypeError, match="normalize: the loader takes pictures of one size, or in buckets"
+    ):
         Loader(ds, 2, normalize=Normalize.for_dataset(ds))
 
 
