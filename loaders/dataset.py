@@ -1,6 +1,7 @@
 """Random access to a dataset: index -> shard -> rows of a map. Knows no modality but by table."""
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -121,6 +122,10 @@ class ShardDataset(SampleDataset):
         recipe = self.manifest.recipe
         self.shown = make(self._spec, size, str(path), self._columns, padded=padded, recipe=recipe)
         self.views: tuple[Part, ...] = tuple(p for shown in self.shown for p in shown.parts())
+        entries = Counter(part.name for part in self.views)
+        twice = [name for name, count in entries.items() if count > 1]
+        if twice:
+            raise FormatError(f"{path}: several fields would be {twice[0]!r} of a batch")
         self._fields = [shown.field.name for shown in self.shown]
         self._show_all(self._spec.count)
 

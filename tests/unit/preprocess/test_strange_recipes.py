@@ -58,6 +58,16 @@ def test_strange_options_are_read_as_far_as_they_are_used_or_refused(
     assert found == []
 
 
+def test_two_fields_for_one_entry_of_a_batch_are_refused(made: Made, tmp_path: Path) -> None:
+    out = Path(shutil.copytree(made("ragged images", "tensor")[1], tmp_path / "out"))
+    whole = json.loads((out / "manifest.json").read_bytes())
+    fields = whole["splits"]["train"]["fields"]
+    next(field for field in fields if field["role"] == "labels")["role"] = "key"
+    state(out, whole, "mask_padding", 0)
+    with pytest.raises(FormatError, match="several fields would be 'key' of a batch"):
+        read_any("ragged images", out)
+
+
 def test_buckets_that_are_none_are_named(made: Made, tmp_path: Path) -> None:
     out = Path(shutil.copytree(made("images", "tensor")[1], tmp_path / "out"))
     whole = json.loads((out / "manifest.json").read_bytes())
