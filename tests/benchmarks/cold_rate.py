@@ -9,7 +9,6 @@ Run: python -m tests.benchmarks.cold_rate
 
 import argparse
 import gc
-import os
 import tempfile
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -21,21 +20,17 @@ from numpy.typing import NDArray
 
 from tests.benchmarks.gather_rate import SIDE, prepare
 from tests.benchmarks.rounds import Runs, alternate, report, show
+from tests.page_cache import forget
 
 _PIECE_NBYTES = 1 << 20
 
 
-def forget(dataset: Path) -> None:
+def forget_all(dataset: Path) -> None:
     """Have the kernel forget all files of a dataset, which nobody may have mapped."""
     gc.collect()
     for file in dataset.rglob("*"):
         if file.is_file():
-            descriptor = os.open(file, os.O_RDONLY)
-            try:
-                os.fdatasync(descriptor)
-                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-            finally:
-                os.close(descriptor)
+            forget(file)
 
 
 def _read_in_sequence(files: list[Path]) -> None:
@@ -97,7 +92,7 @@ def measure(dataset: Path, *, batch_size: int, window: int, rounds: int) -> tupl
         "Loader, not announced": partial(epoch, options, announced=False),
         "Loader, blocks, not announced": partial(epoch, blocks, announced=False),
     }
-    return alternate(contenders, rounds, between=partial(forget, dataset)), count
+    return alternate(contenders, rounds, between=partial(forget_all, dataset)), count
 
 
 def main() -> None:

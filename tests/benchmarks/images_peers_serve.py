@@ -118,9 +118,11 @@ def _import_torchvision() -> None:
     try:
         import torchvision
     except RuntimeError:
+        from torch import library
+
         for name in ("nms", "qnms"):
             schema = "(Tensor boxes, Tensor scores, float overlap) -> Tensor"
-            torch.library.define(f"torchvision::{name}", schema)
+            library.define(f"torchvision::{name}", schema)
         import torchvision  # noqa: F401
 
 
