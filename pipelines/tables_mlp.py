@@ -1,8 +1,6 @@
-"""A small network on a table that Python ships: of which category is a character of Unicode?
+"""A small network on a table that Python ships: of which category is a character of Unicode?"""
 
-python pipelines/tables_mlp.py OUT
-"""
-
+import argparse
 import csv
 import sys
 import unicodedata
@@ -53,7 +51,9 @@ class Network(nn.Module):
 
 def main() -> None:
     """Prepare, train, and compare with always giving the largest class."""
-    out = Path([*sys.argv, "tables-mlp"][1])
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("out", nargs="?", default="tables-mlp", type=Path)
+    out: Path = parser.parse_args().out
     write_table(source := out / "characters.csv")
     options = TableOptions(target="category", validation=0.2, min_count=10)
     report = table_to_shards(source, out / "shards", options, RunOptions(overwrite=True))

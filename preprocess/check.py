@@ -179,9 +179,10 @@ def _finished(root: Path) -> list[frozenset[str]]:
 def _said_of_other(name: str, finished: Sequence[frozenset[str]]) -> str | None:
     """Return what is wrong about what the manifest does not promise, and what to do."""
     if name == WORK:
+        shards = f"{len(finished)} finished shard{'s' * (len(finished) != 1)}"
         return (
-            f"left by a run that was stopped, with {len(finished)} stale receipts; give its "
-            "command again, which goes on from there, or remove it yourself"
+            f"left by a run that was stopped, with the receipts of {shards}; give its command "
+            "again, which goes on from there, or remove it yourself"
         )
     if any(name in names for names in finished):
         return f"made by the run that was stopped and left {WORK}; give its command again"

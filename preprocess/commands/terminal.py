@@ -227,7 +227,8 @@ def check_text(report: "CheckReport") -> str:
         f"not part of the dataset, and may be removed: {printable(name)}" for name in report.foreign
     ]
     what = "sizes and checksums" if report.full else "sizes"
-    verdict = f"{len(report.problems)} bad" if report.problems else "all good"
+    count = len(report.problems)
+    verdict = f"{count:,} problem{'s' * (count != 1)}" if count else "all good"
     size = human_nbytes(report.nbytes)
     lines.append(f"{report.path}: {report.files:,} files, {size}, {what}: {verdict}")
     return "\n".join(lines)

@@ -361,7 +361,10 @@ def test_check_knows_the_shards_of_an_append_that_was_stopped(
     assert len(keys(grown)) == 4
     checked = call("check", grown / "out")
     assert checked.exit_code == 1
-    assert "with 1 stale receipts; give its command again, which goes on" in checked.stdout
+    assert (
+        "with the receipts of 1 finished shard; give its command again, which goes on"
+        in checked.stdout
+    )
     assert "00001.image_8.npy: made by the run that was stopped" in checked.stdout
     assert "remove it\n" not in checked.stdout
     assert prepare(grown, "--append").exit_code == 0

@@ -86,7 +86,7 @@ def test_a_shard_of_another_size_or_kind_is_named(
     (problem, *_) = result.stdout.splitlines()
     assert problem.startswith(f"{shard}: ")
     assert said in problem
-    assert result.stdout.endswith("sizes: 1 bad\n")
+    assert result.stdout.endswith("sizes: 1 problem\n")
 
 
 @pytest.mark.parametrize("position", [0, -1, 3000])
@@ -156,7 +156,10 @@ def test_what_a_stopped_run_left_is_one_line(dataset: Path) -> None:
     for name in ("lock", "run.json", "train.00000.receipt.json", "train.00001.receipt.json"):
         (dataset / ".prep" / name).write_text("{}")
     (problem,) = check_dataset(dataset).problems
-    assert problem.startswith(f"{dataset}/.prep: left by a run that was stopped, with 2 stale")
+    left = (
+        f"{dataset}/.prep: left by a run that was stopped, with the receipts of 2 finished shards;"
+    )
+    assert problem.startswith(left)
 
 
 def test_a_file_that_a_link_leads_out_to_is_named(dataset: Path, tmp_path: Path) -> None:
