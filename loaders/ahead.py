@@ -6,12 +6,13 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import chain, islice
-from typing import Any, Final, TypeVar
+from itertools import chain
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
+
+from loaders.line import Block, Groups, Job, Line, Result
 
 AHEAD: Final = 1
 """Batches that are gathered or ready before they are asked for, beside the next one. With two,
@@ -52,9 +53,6 @@ _SIZES: Final = 8
 _SIZE_BITS: Final = 4
 """Leading bits that tell sizes apart: arrays of about the same size, as batches of pictures of
 several shapes are, share memory of which at most an eighth is not used, nor ever touched."""
-
-Block = TypeVar("Block")
-Result = TypeVar("Result")
 
 
 class BufferPool:
@@ -120,6 +118,7 @@ def run_ahead(
     ahead: int = AHEAD,
     together: bool = False,
     made_nbytes: int = 0,
+    pause: float = 0.0,
 ) -> Generator[Result, None, None]:
     """Yield `function(block)` of each block, in order, worked out in threads a few blocks ahead.
 
@@ -131,6 +130,8 @@ def run_ahead(
         together: Work small blocks out some at a time: handing one from thread to thread takes
             longer than to gather it. An error is then raised up to as many blocks earlier.
         made_nbytes: What `function` makes of a block beside copying it.
+        pause: Seconds for which a thread lets the loop go on that has woken it, where blocks are
+            ready.
     """
     blocks = iter(blocks)
     first = next(blocks, None)
@@ -140,22 +141,26 @@ def run_ahead(
     large = size >= THREADED_FROM or made_nbytes >= _THREADED_MADE
     threads = _THREADS if large else 1
     count = max(1, min(_TOGETHER, _TOGETHER_NBYTES // max(1, size))) if together else 1
-    pool = ThreadPoolExecutor(threads, thread_name_prefix="prep-gather")
-    running: deque[Future[list[Result]]] = deque()
-    rest = chain([first], blocks)
+    groups = Groups(chain([first], blocks), count)
+    line = Line(function, groups, threads)
+    begun: deque[Job[Block, Result]] = deque()
+
+    def begin(most: int, pause: float = 0.0) -> None:
+        while len(begun) < most and (group := groups.take()):
+            begun.append(line.begin(group, pause))
+
     try:
-        while group := list(islice(rest, count)):
-            running.append(pool.submit(_work_out, function, group))
-            if len(running) > ahead:
-                yield from _let_go(running.popleft().result())
-        while running:
-            yield from _let_go(running.popleft().result())
+        begin(ahead + 1)
+        while begun:
+            # What is ready is taken before a thread is woken for more.
+            is_ready = begun[0].is_done
+            if not is_ready:
+                begin(ahead + 1)
+            results = begun.popleft().result()
+            begin(max(1, ahead), pause if is_ready else 0.0)
+            yield from _let_go(results)
     finally:
-        pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _work_out(function: Callable[[Block], Result], blocks: list[Block]) -> list[Result]:
-    return [function(block) for block in blocks]
+        line.close()
 
 
 def _let_go(results: list[Result]) -> Iterator[Result]:

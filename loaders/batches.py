@@ -2,7 +2,7 @@
 
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -10,7 +10,7 @@ import torch
 from loaders.augment import Augment
 from loaders.device import check_device
 from loaders.errors import SelectionError
-from loaders.feed import VALID, Feed, open_feed
+from loaders.feed import VALID, Feed, Ready, open_feed
 from loaders.finish import Finish
 from loaders.groups import groups_of
 from loaders.normalize import Normalize
@@ -245,16 +245,15 @@ class Loader:
         wanted = self._plan.batches(place.epoch, place.taken)
         batches = feed.run(wanted, place.epoch)
         try:
-            for step in self._schedule.steps(place.epoch, place.taken):
-                # Not kept in a name, which would keep a batch's memory from being used again.
-                yield _handed(next(batches), place, step.taken)
+            # Not kept in a name, which would keep a batch's memory from being used again.
+            yield from map(partial(_handed, place), batches)
         finally:
             batches.close()
             wanted.close()
         place.epoch, place.taken, place.begun = place.epoch + 1, self._schedule.nothing, False
 
 
-def _handed(batch: dict[str, Any], place: _Place, taken: tuple[int, ...]) -> dict[str, Any]:
+def _handed(place: _Place, batch: Ready) -> dict[str, Any]:
     """Note that a batch leaves for the loop."""
-    place.taken = taken
-    return batch
+    entries, place.taken = batch
+    return entries

@@ -77,14 +77,16 @@ class Schedule:
         gone = [*taken]
         left = [len(share.starts(own)) for share, own in zip(self.shares, gone, strict=True)]
         while total := sum(left):
-            drawn = 0
-            if self.shuffle and len(left) > 1:
-                drawn = derived_seed(self.seed, epoch, sum(gone)) % total
-            group = next(number for number, end in enumerate(accumulate(left)) if drawn < end)
+            group = self._drawn(left, total, epoch, sum(gone)) if len(left) > 1 else 0
             start, share = gone[group], self.shares[group]
             gone[group] = min(start + share.step, share.count)
             left[group] -= 1
             yield Step(group, start, tuple(gone))
+
+    def _drawn(self, left: Sequence[int], total: int, epoch: int, gone: int) -> int:
+        """Return the group of the next batch, where there are several."""
+        drawn = derived_seed(self.seed, epoch, gone) % total if self.shuffle else 0
+        return next(number for number, end in enumerate(accumulate(left)) if drawn < end)
 
 
 def check_full(dataset: Gatherable, schedule: Schedule, groups: Groups | None) -> None:

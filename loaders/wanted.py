@@ -26,11 +26,13 @@ class Wanted:
         indices: [B] which samples.
         positions: [B] their places in the epoch: of draws with replacement each has its own.
         valid: [B] which of them are no fillers, if asked for.
+        taken: Positions of each group that are gone after it, on all ranks together.
     """
 
     indices: NDArray[np.int64]
     positions: NDArray[np.int64]
     valid: NDArray[np.bool_] | None
+    taken: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,11 +90,11 @@ class Plan:
         indices = self._visit(group, positions.reshape(-1), epoch).reshape(positions.shape)
         if self.groups is not None:
             positions += self.groups.starts[group]  # no two samples of an epoch have the same
-        for row, places, known in zip(indices, positions, valid, strict=True):
+        for row, places, known, step in zip(indices, positions, valid, steps, strict=True):
             if share.last is None:
-                yield Wanted(row[known], places[known], None)
+                yield Wanted(row[known], places[known], None, step.taken)
             else:
-                yield Wanted(row, places, known if share.last == "pad" else None)
+                yield Wanted(row, places, known if share.last == "pad" else None, step.taken)
 
     def _visit(self, group: int, places: NDArray[np.int64], number: int) -> NDArray[np.int64]:
         epoch = self._epoch(number)
