@@ -24,6 +24,9 @@ SKIPPED: Final = "skipped.jsonl"
 ITEMS: Final = "items.jsonl"
 """What a dataset was made from, run by run; not a part of it, as the report."""
 
+AGAIN: Final = "copy it again, or prepare the dataset again in an empty folder"
+"""Remedy for a file that says what others are: without it nothing can be removed or repaired."""
+
 _MAX_DEPTH: Final = 32
 """Levels of a JSON document: far above any manifest, far below any limit of Python's."""
 
@@ -65,7 +68,7 @@ def read_json(path: Path) -> Any:
         )
         _check_depth(value, _MAX_DEPTH)
     except (ValueError, RecursionError) as error:
-        raise FormatError(f"{path}: not valid JSON ({error}); prepare the dataset again") from error
+        raise FormatError(f"{path}: not valid JSON ({error}); {AGAIN}") from error
     return value
 
 

@@ -16,6 +16,7 @@ from google_crc32c import value as crc32c
 from loaders.errors import FormatError, IncompleteError, VersionError
 from loaders.format.fields import MAX_COUNT, NEWEST_ROLES, FieldSpec
 from loaders.format.files import (
+    AGAIN,
     ITEMS,
     MANIFEST,
     REPORT,
@@ -235,7 +236,7 @@ def read_manifest(root: Path) -> Manifest:
     if found != expected:
         raise FormatError(
             f"{path}: CRC-32C {found}, the file itself says {expected}: it was changed or damaged; "
-            "copy it again or prepare the dataset again"
+            f"{AGAIN}"
         )
     return manifest
 

@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 from loaders.errors import FormatError, IncompleteError
 from preprocess import check_dataset
 from preprocess.cli import prep
+from tests.synthetic import write_image_tree
 
 
 @pytest.fixture
@@ -217,3 +218,17 @@ def test_a_folder_that_is_no_dataset_is_an_error_in_one_line(tmp_path: Path) -> 
     result = check(tmp_path)
     assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
     assert f"{tmp_path}: no manifest.json" in result.stderr
+
+
+def test_what_a_damaged_manifest_is_said_to_need_can_be_done(dataset: Path, tmp_path: Path) -> None:
+    (dataset / "manifest.json").write_text("not JSON")
+    result = CliRunner().invoke(prep, ["check", str(dataset)])
+    assert result.exit_code == 1
+    assert "copy it again, or prepare the dataset again in an empty folder" in result.stderr
+    write_image_tree(tmp_path / "photos", ["cat"], 2)
+    command = ["images", str(tmp_path / "photos"), str(dataset), "--sizes", "8", "--overwrite"]
+    refused = CliRunner().invoke(prep, command)
+    assert refused.exit_code == 1
+    assert "give another folder, or empty this one yourself" in refused.stderr
+    shutil.rmtree(dataset)
+    assert CliRunner().invoke(prep, command).exit_code == 0
