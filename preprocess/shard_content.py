@@ -16,7 +16,7 @@ from loaders.format.statistics import ChannelStatistics
 from preprocess.errors import SampleError
 from preprocess.recipe import Ragged, Rows
 from preprocess.shard_samples import Prepared
-from preprocess.stats import merge_tallies, no_statistics
+from preprocess.stats import ChannelTally, merge_tallies, no_statistics
 from preprocess.task import ShardTask
 
 
@@ -85,7 +85,13 @@ class ShardContent:
                 self.writers[f"{field.name}_offsets"].append(ends.astype(OFFSETS_DTYPE))
                 self.ends[field.name] += len(array.values)
                 array = array.values
-            self.writers[field.name].append(array)
+            if field.role == "image" and field.encoding is None:
+                # While they are in the cache on their way to the file.
+                tally = ChannelTally(field.shape[-1], field.numpy_dtype)
+                self.writers[field.name].append(array, tally.add)
+                self.sums[field.name] += tally.statistics
+            else:
+                self.writers[field.name].append(array)
             if field.role == "label":
                 for label in array.tolist():
                     self.labels[label] = self.labels.get(label, 0) + 1

@@ -1,14 +1,14 @@
-"""The samples of a few items, checked against what the recipe has promised, and summed."""
+"""The samples of a few items, checked against what the recipe has promised."""
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from loaders.errors import ShardsError
 from loaders.format.codecs import decode_sample, picture_shape
+from loaders.format.encoding import Encoding
 from loaders.format.fields import FieldSpec
 from loaders.format.statistics import ChannelStatistics
 from preprocess.errors import SampleError
@@ -18,10 +18,12 @@ from preprocess.stats import channel_statistics, no_statistics
 from preprocess.task import ShardTask
 
 Prepared = tuple[Rows | SampleError, dict[str, ChannelStatistics]]
+"""Samples or an error, and the sums of pictures that are stored encoded: others are summed where
+their bytes are written, see `ShardContent`."""
 
 
 def prepare(task: ShardTask, maker: Maker, items: Sequence[Item]) -> Iterator[Prepared]:
-    """Make samples of a few items, check them against the fields, and sum them."""
+    """Make samples of a few items, and check them against the fields."""
     for refused, group in groupby(items, lambda item: item in task.refused):
         if refused:
             yield from ((SampleError(item.key, task.refused[item]), {}) for item in group)
@@ -39,8 +41,9 @@ def _prepare(task: ShardTask, maker: Maker, items: Sequence[Item]) -> Iterator[P
         if isinstance(rows, Rows):
             _check(task, items[min(done, len(items) - 1)], fields, rows)
             for field in fields:
-                if field.role == "image":
-                    statistics[field.name] = _statistics(field, rows.arrays[field.name])
+                array = rows.arrays[field.name]
+                if field.role == "image" and field.encoding and isinstance(array, Ragged):
+                    statistics[field.name] = _decoded_statistics(field, field.encoding, array)
         if task.recipe.one_to_one:
             done += rows.count if isinstance(rows, Rows) else 1
             if done > len(items):
@@ -53,17 +56,13 @@ def _prepare(task: ShardTask, maker: Maker, items: Sequence[Item]) -> Iterator[P
         raise _broken(task, items[done], f"{done} results for {len(items)} items")
 
 
-def _statistics(field: FieldSpec, array: NDArray[Any] | Ragged) -> ChannelStatistics:
-    """Sum pictures as a loader will show them: those that are encoded are decoded again."""
-    if not isinstance(array, Ragged):
-        return channel_statistics(array)
-    if field.encoding is None:
-        return channel_statistics(array.values[None])
+def _decoded_statistics(field: FieldSpec, encoding: Encoding, encoded: Ragged) -> ChannelStatistics:
+    """Sum pictures that are stored encoded as a loader will show them: decoded again."""
     found = no_statistics(field.shape[-1], int(np.iinfo(field.dtype).max))
-    for encoded in np.split(array.values, np.cumsum(array.counts)[:-1]):
-        shape = picture_shape(encoded) if field.ragged else field.shape
+    for data in np.split(encoded.values, np.cumsum(encoded.counts)[:-1]):
+        shape = picture_shape(data) if field.ragged else field.shape
         pixels = np.empty(shape, field.numpy_dtype)
-        decode_sample(field.encoding, encoded, pixels)
+        decode_sample(encoding, data, pixels)
         found += channel_statistics(pixels)
     return found
 
