@@ -1,10 +1,10 @@
 """How a finished dataset was asked for: its options again, out of its manifest and its report."""
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
+from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from loaders.errors import ShardsError
 from loaders.format.files import REPORT
@@ -21,6 +21,9 @@ from preprocess.tokens.options import TokenOptions
 from preprocess.tokens.special import FOLDER
 from preprocess.tokens.tokenizer_source import find_tokenizer
 from preprocess.tokens.tokenizer_tiktoken import TiktokenFile
+
+P = ParamSpec("P")
+Options = TypeVar("Options")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,18 +45,25 @@ class Moved:
     metadata: Path | None = None
 
 
-@contextmanager
-def _of_this_version() -> Iterator[None]:
-    """Refuse recorded options that are not what this version of prep records."""
-    try:
-        yield
-    except ShardsError:
-        raise
-    except (AttributeError, LookupError, OverflowError, TypeError, ValueError) as error:
-        raise OutputError(
-            "the options in the manifest are not those of this version of prep "
-            f"({type(error).__name__}: {error}); prepare the dataset again with --overwrite"
-        ) from error
+def _of_this_version(
+    read: "Callable[Concatenate[Recorded, P], Options]",
+) -> "Callable[Concatenate[Recorded, P], Options]":
+    """Have recorded options refused by name that are not what this version of prep records."""
+
+    @wraps(read)
+    def refusing(recorded: "Recorded", /, *args: P.args, **options: P.kwargs) -> Options:
+        try:
+            return read(recorded, *args, **options)
+        except ShardsError:
+            raise
+        except (AttributeError, LookupError, OverflowError, TypeError, ValueError) as error:
+            raise OutputError(
+                f"{recorded.root}: the options in its manifest are not those of this version of "
+                f"prep ({type(error).__name__}: {error}); prepare the dataset again with "
+                "--overwrite"
+            ) from error
+
+    return refusing
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +87,7 @@ class Recorded:
         """How many items were taken; None for all."""
         return self.aside.get("limit")
 
-    @_of_this_version()
+    @_of_this_version
     def run_options(self, workers: int | None) -> RunOptions:
         """Return how to run, so that shards are cut as they were."""
         return RunOptions(
@@ -86,7 +96,7 @@ class Recorded:
             workers=workers,
         )
 
-    @_of_this_version()
+    @_of_this_version
     def image_options(self) -> ImageOptions:
         """Return what was made of each photo.
 
@@ -126,7 +136,7 @@ class Recorded:
             )
         return path
 
-    @_of_this_version()
+    @_of_this_version
     def token_options(self) -> TokenOptions:
         """Return what was made of texts.
 
@@ -142,7 +152,7 @@ class Recorded:
         )
         return found
 
-    @_of_this_version()
+    @_of_this_version
     def table_request(self, source: Any, out: Path) -> TableRequest:
         """Return what was made of a table.
 

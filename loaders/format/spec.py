@@ -27,7 +27,7 @@ from loaders.format.files import (
     to_json,
 )
 from loaders.format.split_spec import CRC, SplitSpec
-from loaders.format.strict import Place
+from loaders.format.strict import Place, parsing
 
 FORMAT_NAME: Final = "prepshards"
 FORMAT_VERSION: Final = 5
@@ -229,7 +229,8 @@ def read_manifest(root: Path) -> Manifest:
         raise IncompleteError(f"{root}: no {MANIFEST}: not a dataset that prep wrote")
     expect_inside(root, path)
     value = read_json(path)
-    manifest = Manifest.from_json(value, str(path))
+    with parsing(path):
+        manifest = Manifest.from_json(value, str(path))
     # Last: what is wrong in itself is said as such.
     expected = value.pop("crc32c")
     found = _checksum(value)

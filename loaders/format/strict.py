@@ -1,13 +1,30 @@
 """Reading JSON values strictly: each refusal says where, what came and what was expected."""
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Never
 
 from loaders.errors import FormatError
 
 _SHOWN = 80
 """Characters of a wrong value that a message repeats."""
+
+
+@contextmanager
+def parsing(path: Path) -> Iterator[None]:
+    """Let whatever is refused while a file is parsed name it.
+
+    A field or column that is made of it says what is wrong with itself, wherever it comes from.
+    """
+    try:
+        yield
+    except FormatError as error:
+        if str(error).startswith(f"{path}:"):
+            raise
+        raise FormatError(f"{path}: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from loaders.format.records import (
     record_dtype,
 )
 from loaders.format.spec import Manifest
-from loaders.format.strict import Place
+from loaders.format.strict import Place, parsing
 from loaders.format.table_column import (
     ColumnDtype,
     ColumnKind,
@@ -160,7 +160,8 @@ def read_table_schema(root: Path, manifest: Manifest) -> TableSchema | None:
         return None
     path = root / TABLE_SCHEMA
     expect_inside(root, path)
-    schema = TableSchema.from_json(read_json(path), str(path))
+    with parsing(path):
+        schema = TableSchema.from_json(read_json(path), str(path))
     found = (path.stat().st_size, checksum(path))
     Place(str(path)).expect(found == promised, found, f"size and CRC-32C {promised}")
     for spec in schema.columns:
