@@ -66,6 +66,13 @@ _MAGIC: tuple[tuple[int, bytes, str], ...] = (
     (0, b"\xd7\xcd\xc6\x9a", "WMF"),
     (40, b" EMF", "EMF"),
 )
+# What stands behind a format's signature, and where: (offset, bytes, name).
+_INNER: tuple[tuple[int, bytes, str], ...] = (
+    (12, b"IHDR", "PNG"),
+    (6, b"JFIF\0", "JPEG"),
+    (6, b"Exif\0\0", "JPEG"),
+    (8, b"WEBPVP8", "WEBP"),
+)
 _OTHER_MAGIC: tuple[tuple[bytes, str], ...] = (
     (b"%PDF-", "a PDF document"),
     (b"%!PS", "a PostScript drawing"),
@@ -108,6 +115,14 @@ def sniff_format(head: bytes) -> str | None:
     return _sniff_weak_magic(head)
 
 
+def damaged_signature(head: bytes) -> str | None:
+    """Name the format of a file whose signature alone is damaged: of its size, or a byte off."""
+    for offset, inner, name in _INNER:
+        if inner in head[offset - 1 : offset + 1 + len(inner)]:
+            return name
+    return None
+
+
 def explain_refusal(head: bytes) -> str:
     """Say in one line why a file that is in none of `DECODED_FORMATS` is refused."""
     if not head:
@@ -117,6 +132,8 @@ def explain_refusal(head: bytes) -> str:
         return f"{name} images are not supported"
     if head.startswith(b"\xff\xd8"):
         return "a JPEG that is damaged at its second marker"
+    if (damaged := damaged_signature(head)) is not None:
+        return f"a {damaged} image whose signature is damaged"
     other = next((name for magic, name in _OTHER_MAGIC if head.startswith(magic)), None)
     if other is None and head[4:8] == b"ftyp":
         other = "an MP4 or QuickTime video"

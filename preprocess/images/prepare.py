@@ -9,7 +9,7 @@ from typing import Any, Final
 from preprocess.append import continue_plan
 from preprocess.errors import SourceError
 from preprocess.images.boxes import pair_boxes, read_boxes
-from preprocess.images.formats import HEAD_NBYTES, IMAGE_EXTENSIONS, sniff_format
+from preprocess.images.formats import HEAD_NBYTES, IMAGE_EXTENSIONS, damaged_signature, sniff_format
 from preprocess.images.masks import pair_masks
 from preprocess.images.metadata import Entry, pair_metadata, read_metadata
 from preprocess.images.options import MAX_CLASSES, ImageOptions
@@ -31,7 +31,7 @@ _OF_NO_USE: Final = (
 WANTED: Final = Wanted(
     what="image",
     extensions=IMAGE_EXTENSIONS,
-    recognizes=lambda head: sniff_format(head) is not None,
+    recognizes=lambda head: (sniff_format(head) or damaged_signature(head)) is not None,
     head_nbytes=HEAD_NBYTES,
 )
 

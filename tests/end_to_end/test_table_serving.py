@@ -28,8 +28,13 @@ def written_rows() -> list[dict[str, str]]:
             "city": str(rng.choice(["Rom", "Oslo", "São Paulo", "Ulm"])),
             "id": str(rng.integers(0, 1 << 40)),
             "ok": str(rng.choice(["true", "false"])),
-            "day": str(np.datetime64("2020-01-01") + int(rng.integers(0, 900))),
-            "seen": str(np.datetime64("2020-01-01T00:00:00") + int(rng.integers(0, 10**8))),
+            "day": str(
+                np.datetime64("2020-01-01") + np.timedelta64(int(rng.integers(0, 900)), "D")
+            ),
+            "seen": str(
+                np.datetime64("2020-01-01T00:00:00")
+                + np.timedelta64(int(rng.integers(0, 10**8)), "s")
+            ),
             "x": repr(float(rng.normal())),
             "plz": f"{rng.integers(0, 9999):05d}",
         }

@@ -138,7 +138,7 @@ def test_numbers_can_be_standardized(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "missing", [None, NAN, "", np.datetime64("NaT"), NAType(), np.float32(NAN)]
+    "missing", [None, NAN, "", np.datetime64("NaT", "us"), NAType(), np.float32(NAN)]
 )
 def test_missing_values_are_0_or_nan(encoder: TableEncoder, missing: Any) -> None:
     for name in ("age", "ok", "zip", "born", "price", "seen"):

@@ -1,6 +1,7 @@
 """Containers are told by content."""
 
 import io
+from collections.abc import Callable
 
 import pytest
 from PIL import Image  # noqa: TID253 - a test may load what it compares with
@@ -10,6 +11,7 @@ from preprocess.images.formats import (
     HEAD_NBYTES,
     OTHER_IMAGE_FORMATS,
     PACKAGED_FORMATS,
+    damaged_signature,
     explain_refusal,
     sniff_format,
 )
@@ -20,6 +22,30 @@ def test_each_decoded_format_is_told_by_its_head(kind: str) -> None:
     buffer = io.BytesIO()
     Image.new("RGB", (9, 9)).save(buffer, kind)
     assert sniff_format(buffer.getvalue()[:HEAD_NBYTES]) == kind
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP"])
+@pytest.mark.parametrize(
+    "damage",
+    [lambda data: data[1:], lambda data: b"\r" + data, lambda data: b"\0\0" + data[2:]],
+    ids=["a byte gone", "a byte more", "two zeros"],
+)
+def test_a_damaged_signature_is_told_from_no_picture(
+    kind: str, damage: Callable[[bytes], bytes]
+) -> None:
+    buffer = io.BytesIO()
+    Image.new("RGB", (9, 9)).save(buffer, kind)
+    head = damage(buffer.getvalue())[:HEAD_NBYTES]
+    assert sniff_format(head) is None
+    assert damaged_signature(head) == kind
+    assert explain_refusal(head) == f"a {kind} image whose signature is damaged"
+
+
+@pytest.mark.parametrize(
+    "text", [b"IHDR, JFIF and Exif\0\0 stand in headers", b"a JFIF\0", b"", b"\0" * 64]
+)
+def test_a_word_of_a_header_elsewhere_is_no_signature(text: bytes) -> None:
+    assert damaged_signature(text) is None
 
 
 @pytest.mark.parametrize(
