@@ -123,10 +123,10 @@ def run_ahead(
     """Yield `function(block)` of each block, in order, worked out in threads a few blocks ahead.
 
     Args:
-        function: Called in a thread of its own.
-        blocks: Asked for a few more than were yielded.
+        function: Called in one of up to two threads.
+        blocks: Asked for a few more than were yielded, by these threads too, one at a time.
         nbytes: What `function` copies for a block; asked of the first.
-        ahead: Blocks that are worked out before they are asked for, beside the next one.
+        ahead: Blocks that are begun while the loop has one, at least 1; one more while it waits.
         together: Work small blocks out some at a time: handing one from thread to thread takes
             longer than to gather it. An error is then raised up to as many blocks earlier.
         made_nbytes: What `function` makes of a block beside copying it.
@@ -145,9 +145,9 @@ def run_ahead(
     line = Line(function, groups, threads)
     begun: deque[Job[Block, Result]] = deque()
 
-    def begin(most: int, pause: float = 0.0) -> None:
+    def begin(most: int, wait: float = 0.0) -> None:
         while len(begun) < most and (group := groups.take()):
-            begun.append(line.begin(group, pause))
+            begun.append(line.begin(group, wait))
 
     try:
         begin(ahead + 1)

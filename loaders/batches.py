@@ -1,6 +1,7 @@
 """Whole batches, gathered in threads of this process; no worker processes, no collating."""
 
 from collections.abc import Generator, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -249,7 +250,8 @@ class Loader:
             yield from map(partial(_handed, place), batches)
         finally:
             batches.close()
-            wanted.close()
+            with suppress(ValueError):  # the loop is cleared up by a thread that is asking it
+                wanted.close()
         place.epoch, place.taken, place.begun = place.epoch + 1, self._schedule.nothing, False
 
 

@@ -1,14 +1,14 @@
 """Threads that work blocks out in order, for one loop."""
 
-import atexit
 import threading
 import time
+import weakref
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
-from weakref import WeakSet
 
 Block = TypeVar("Block")
 Result = TypeVar("Result")
@@ -33,7 +33,10 @@ class Groups(Generic[Block]):
         with self._lock:
             found = self._ready.popleft() if self._ready else self._ask()
         if isinstance(found, BaseException):
-            raise found
+            try:
+                raise found
+            finally:
+                del found  # its traceback leads here, and to all that the loop holds
         return found
 
     def prepare(self) -> None:
@@ -74,18 +77,31 @@ class Job(Generic[Block, Result]):
             self._found = error
         self._unfinished.release()
 
+    def drop(self) -> None:
+        """Have whoever waits told that nothing will come."""
+        self._found = RuntimeError("the loop has ended")
+        self._unfinished.release()
+
     def result(self) -> list[Result]:
         """Wait for what comes of the blocks, and raise what the function raised."""
         with self._unfinished:
             found, self._found = self._found, []
         if isinstance(found, BaseException):
-            raise found
+            try:
+                raise found
+            finally:
+                del found  # its traceback leads here, and to all that the loop holds
         return found
+
+
+class Worker(threading.Thread):
+    """A thread of a line. A daemon: for others the interpreter waits before it ends lines."""
 
 
 class Line(Generic[Block, Result]):
     """Threads that work jobs out in the order in which they are begun.
 
+    They end by `close`, with the last reference to the line, or before the interpreter goes.
     `ThreadPoolExecutor` took 55 microseconds to take a job from a loop that had slept through a
     step of 5 ms, this 13: its futures wake whoever may wait for them in several ways.
 
@@ -98,46 +114,71 @@ class Line(Generic[Block, Result]):
     def __init__(
         self, function: Callable[[Block], Result], groups: Groups[Block], threads: int
     ) -> None:
-        self._queue: SimpleQueue[Job[Block, Result] | None] = SimpleQueue()
-        self._is_closed = False
-        self._threads = [
-            # At the end of the process no thread is waited for that waits for jobs itself.
-            threading.Thread(
-                target=self._work, args=(function, groups), name=f"prep-gather-{n}", daemon=True
-            )
-            for n in range(threads)
+        self._jobs: _Jobs[Block, Result] = _Jobs()
+        # They do not hold the line itself.
+        work = partial(_work, self._jobs, function, groups)
+        workers = [
+            Worker(target=work, name=f"prep-gather-{number}", daemon=True)
+            for number in range(threads)
         ]
-        _open_lines.add(self)
-        for thread in self._threads:
-            thread.start()
+        self.close = weakref.finalize(self, _end, self._jobs, workers)
+        """Drops what is not begun, and waits until the threads have ended."""
+        for worker in workers:
+            worker.start()
 
     def begin(self, blocks: list[Block], pause: float) -> Job[Block, Result]:
-        """Have a group worked out, after so many seconds."""
+        """Have a group worked out, after so many seconds.
+
+        Raises:
+            RuntimeError: The line has ended.
+        """
         job: Job[Block, Result] = Job(blocks, pause)
-        self._queue.put(job)
+        self._jobs.put(job)
         return job
 
-    def _work(self, function: Callable[[Block], Result], groups: Groups[Block]) -> None:
-        while (job := self._queue.get()) is not None and not self._is_closed:
-            job.work_out(function)
-            groups.prepare()
-            del job  # and with it the memory of its batches
 
-    def close(self) -> None:
-        """Drop what is not begun, and wait until the threads have ended."""
-        self._is_closed = True
-        for _ in self._threads:
-            self._queue.put(None)
-        for thread in self._threads:
-            if thread is not threading.current_thread():  # as when memory is cleared up there
-                thread.join()
+class _Jobs(Generic[Block, Result]):
+    """Jobs on their way to the threads."""
+
+    def __init__(self) -> None:
+        self.is_closed = False
+        self._waiting: SimpleQueue[Job[Block, Result] | None] = SimpleQueue()
+
+    def put(self, job: Job[Block, Result]) -> None:
+        """Hand a job on."""
+        if self.is_closed:
+            raise RuntimeError("the loop has ended")
+        self._waiting.put(job)
+
+    def take(self) -> Job[Block, Result] | None:
+        """Wait for the next job; None for no more."""
+        job = self._waiting.get()
+        while job is not None and self.is_closed:
+            job.drop()
+            job = self._waiting.get()
+        return job
+
+    def close(self, count: int) -> None:
+        """Have so many threads drop what waits, and end."""
+        self.is_closed = True
+        for _ in range(count):
+            self._waiting.put(None)
 
 
-_open_lines: WeakSet[Line[Any, Any]] = WeakSet()
+def _work(
+    jobs: _Jobs[Block, Result], function: Callable[[Block], Result], groups: Groups[Block]
+) -> None:
+    while (job := jobs.take()) is not None:
+        job.work_out(function)
+        del job  # and with it the memory of its batches
+        groups.prepare()
 
 
-@atexit.register
-def _close_lines() -> None:
-    """End the threads of loops that were left in the middle, before the interpreter goes."""
-    for line in list(_open_lines):
-        line.close()
+def _end(jobs: _Jobs[Any, Any], workers: Sequence[Worker]) -> None:
+    """End the threads of a line, and wait for them."""
+    jobs.close(len(workers))
+    if isinstance(threading.current_thread(), Worker):
+        return  # memory is cleared up here, maybe within a lock that another of them waits for
+    for worker in workers:
+        if worker.ident is not None:  # it was started
+            worker.join()

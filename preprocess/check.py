@@ -140,7 +140,7 @@ def _check_schema(root: Path, manifest: Manifest) -> Iterator[str]:
     try:
         read_table_schema(root, manifest)
     except (FormatError, MissingShardError) as error:
-        yield f"{error}; or prepare the dataset again with --overwrite"
+        yield f"{error}; copy it again, or prepare the dataset again with --overwrite"
 
 
 def _check_described(path: Path, data: bytes) -> str | None:

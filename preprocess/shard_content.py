@@ -87,8 +87,9 @@ class ShardContent:
                 array = array.values
             if field.role == "image" and field.encoding is None:
                 # While they are in the cache on their way to the file.
-                tally = ChannelTally(field.shape[-1], field.numpy_dtype)
-                self.writers[field.name].append(array, tally.add)
+                channels, dtype = field.shape[-1], field.numpy_dtype
+                tally = ChannelTally(channels, dtype)
+                self.writers[field.name].append(array, tally.add, channels * dtype.itemsize)
                 self.sums[field.name] += tally.statistics
             else:
                 self.writers[field.name].append(array)

@@ -24,9 +24,6 @@ SKIPPED: Final = "skipped.jsonl"
 ITEMS: Final = "items.jsonl"
 """What a dataset was made from, run by run; not a part of it, as the report."""
 
-AGAIN: Final = "copy it again, or prepare the dataset again in an empty folder"
-"""Remedy for a file that says what others are: without it nothing can be removed or repaired."""
-
 _MAX_DEPTH: Final = 32
 """Levels of a JSON document: far above any manifest, far below any limit of Python's."""
 
@@ -68,7 +65,7 @@ def read_json(path: Path) -> Any:
         )
         _check_depth(value, _MAX_DEPTH)
     except (ValueError, RecursionError) as error:
-        raise FormatError(f"{path}: not valid JSON ({error}); {AGAIN}") from error
+        raise FormatError(f"{path}: not valid JSON ({error})") from error
     return value
 
 

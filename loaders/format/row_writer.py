@@ -16,7 +16,7 @@ _SMALL_ROW: Final = 1 << 16
 
 _WRITE_BLOCK: Final = 3 << 18
 """Bytes that are looked at, summed and written while they are in the processor's cache: writing
-rows of 3 MB in one call took twice the system time. Whole pixels of up to 4 channels."""
+rows of 3 MB in one call took twice the system time."""
 
 _WRITE_BACK: Final = 8 << 20
 """Bytes after which the disk is set to work on what was written."""
@@ -57,14 +57,17 @@ class RowWriter:
             raise
 
     def append(
-        self, rows: NDArray[Any], look: Callable[[NDArray[np.uint8]], None] | None = None
+        self,
+        rows: NDArray[Any],
+        look: Callable[[NDArray[np.uint8]], None] | None = None,
+        unit: int = 1,
     ) -> None:
         """Add rows.
 
         Args:
             rows: [N, *shape] of the field's dtype, C-contiguous.
-            look: Called with all of their bytes, in order and part by part, of which each holds
-                whole pixels.
+            look: Called with all of their bytes, in order and part by part.
+            unit: Bytes that no part divides, such as those of a pixel.
         """
         data = rows.reshape(-1).view(np.uint8)
         if data.nbytes < _SMALL_ROW:
@@ -75,8 +78,9 @@ class RowWriter:
                 self._flush_small()
         else:
             self._flush_small()
-            for start in range(0, data.nbytes, _WRITE_BLOCK):
-                block = data[start : start + _WRITE_BLOCK]
+            step = max(unit, _WRITE_BLOCK // unit * unit)
+            for start in range(0, data.nbytes, step):
+                block = data[start : start + step]
                 if look is not None:
                     look(block)
                 self._write(block)

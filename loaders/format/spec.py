@@ -16,7 +16,6 @@ from google_crc32c import value as crc32c
 from loaders.errors import FormatError, IncompleteError, VersionError
 from loaders.format.fields import MAX_COUNT, NEWEST_ROLES, FieldSpec
 from loaders.format.files import (
-    AGAIN,
     ITEMS,
     MANIFEST,
     REPORT,
@@ -30,6 +29,9 @@ from loaders.format.split_spec import CRC, SplitSpec
 from loaders.format.strict import Place, parsing
 
 FORMAT_NAME: Final = "prepshards"
+_AGAIN: Final = "copy it again, or prepare the dataset again in an empty folder"
+"""Remedy for a manifest: without it nothing can be removed or repaired."""
+
 FORMAT_VERSION: Final = 5
 """The newest that this program reads. What it writes has the oldest that can hold it."""
 
@@ -228,7 +230,10 @@ def read_manifest(root: Path) -> Manifest:
             )
         raise IncompleteError(f"{root}: no {MANIFEST}: not a dataset that prep wrote")
     expect_inside(root, path)
-    value = read_json(path)
+    try:
+        value = read_json(path)
+    except FormatError as error:
+        raise FormatError(f"{error}; {_AGAIN}") from error
     with parsing(path):
         manifest = Manifest.from_json(value, str(path))
     # Last: what is wrong in itself is said as such.
@@ -237,7 +242,7 @@ def read_manifest(root: Path) -> Manifest:
     if found != expected:
         raise FormatError(
             f"{path}: CRC-32C {found}, the file itself says {expected}: it was changed or damaged; "
-            f"{AGAIN}"
+            f"{_AGAIN}"
         )
     return manifest
 

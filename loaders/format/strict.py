@@ -24,7 +24,7 @@ def parsing(path: Path) -> Iterator[None]:
     except FormatError as error:
         if str(error).startswith(f"{path}:"):
             raise
-        raise FormatError(f"{path}: {error}") from error
+        raise type(error)(f"{path}: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)

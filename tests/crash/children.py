@@ -7,7 +7,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 SECONDS = 3600
-"""Beyond any machine's load: a thorough test alone takes ten minutes. What is waited for ends by itself."""
+"""Beyond any machine's load, as a thorough test alone takes ten minutes: none waits in vain."""
 
 
 def output_of(script: str, *words: str | Path | int) -> str:

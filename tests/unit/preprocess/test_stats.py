@@ -14,7 +14,7 @@ from preprocess.stats import channel_statistics, no_statistics
 
 
 def sums_of(image: NDArray[Any]) -> ChannelStatistics:
-    values = image.reshape(-1, image.shape[-1]).astype(np.int64)
+    values = image.reshape(-1, image.shape[-1]).astype(object if image.itemsize > 2 else np.int64)
     return ChannelStatistics(
         pixels=len(values),
         sums=tuple(values.sum(axis=0).tolist()),
@@ -24,7 +24,7 @@ def sums_of(image: NDArray[Any]) -> ChannelStatistics:
 
 
 images = st.tuples(st.integers(1, 40), st.integers(1, 40), st.integers(1, 6)).flatmap(
-    lambda shape: st.sampled_from([np.uint8, np.uint16]).flatmap(
+    lambda shape: st.sampled_from([np.uint8, np.uint16, np.uint32]).flatmap(
         lambda dtype: hnp.arrays(dtype, shape)
     )
 )
