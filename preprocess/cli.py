@@ -3,9 +3,6 @@
 import errno
 import signal
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -18,6 +15,7 @@ from preprocess.commands.prepare import FOLDER, INTERRUPTED, OWN_PROCESS
 from preprocess.commands.repair import repair
 from preprocess.commands.table import table
 from preprocess.commands.tokens import tokens
+from preprocess.interrupts import ended_once
 
 EXIT_ERROR = 1
 EXIT_INTERRUPTED = 130
@@ -30,7 +28,8 @@ class PrepGroup(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command at the program's edge."""
         try:
-            with _stopped_by_sigterm():
+            # SIGTERM ends a command as Ctrl-C does: workers end, temporary files go.
+            with ended_once({signal.SIGTERM: _Terminated, signal.SIGINT: KeyboardInterrupt}):
                 return super().invoke(ctx)
         except ShardsError as error:
             _fail(ctx, str(error))
@@ -40,29 +39,14 @@ class PrepGroup(click.Group):
             place = f"{error.filename!s}: " if error.filename else ""
             _fail(ctx, f"{place}{error.strerror or error}")
         except KeyboardInterrupt as error:
+            if ctx.obj == OWN_PROCESS:
+                signal.signal(signal.SIGINT, signal.SIG_IGN)  # nothing is left to be ended
             click.echo(f"interrupted{ctx.meta.get(INTERRUPTED, '')}", err=True)
             ctx.exit(EXIT_TERMINATED if isinstance(error, _Terminated) else EXIT_INTERRUPTED)
 
 
 class _Terminated(KeyboardInterrupt):
     """The process was asked to end, as by a container or a batch system."""
-
-
-@contextmanager
-def _stopped_by_sigterm() -> Iterator[None]:
-    """Let SIGTERM end a command as Ctrl-C does: workers end, temporary files go."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def stop(*_: object) -> NoReturn:
-        raise _Terminated
-
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _fail(ctx: click.Context, message: str) -> NoReturn:

@@ -9,6 +9,7 @@ from loaders.format.spec import Manifest
 from preprocess.commit import build_manifest, commit, read_skipped, write_skipped
 from preprocess.errors import SourceError
 from preprocess.fatal import without_fatal
+from preprocess.interrupts import ended_once
 from preprocess.output import (
     check_room,
     claim,
@@ -36,6 +37,7 @@ class Runner(Protocol):
         ...
 
 
+@ended_once()
 def run(plan: Plan, options: RunOptions, on_progress: OnProgress = lambda *_: None) -> Report:
     """Carry out a plan: write the shards that are not there yet, then the manifest.
 

@@ -6,6 +6,7 @@ import select
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -190,14 +191,19 @@ def finish(folder: Path) -> None:
 
 @pytest.mark.parametrize("backend", ["threading", "loky"])
 @pytest.mark.parametrize("to_all", [False, True])
+@pytest.mark.parametrize("more", [(), (0.0, 0.03, 0.03), (0.1, 0.1)])
 def test_an_interrupt_leaves_no_process_and_no_temporary_file(
-    backend: str, to_all: bool, tmp_path: Path
+    backend: str, to_all: bool, more: tuple[float, ...], tmp_path: Path
 ) -> None:
     with held_run(backend, tmp_path) as (process, end):
         if to_all:
             os.killpg(process.pid, signal.SIGINT)  # as a terminal does
         else:
             process.send_signal(signal.SIGINT)
+        for seconds in more:  # somebody who cannot wait
+            time.sleep(seconds)
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGINT)
         os.close(end)
         # Ends only when every descendant has closed its standard error: nobody is left.
         _, stderr = process.communicate(timeout=SECONDS)
