@@ -60,7 +60,7 @@ def decode_jxl(data: bytes, policy: DecodePolicy) -> Stored | bytes:
 
 def deeper_than_8(kind: str) -> str:
     """Say why a format's deep samples are refused."""
-    return f"more than 8 bits of a {kind} come as 8 here: --depth 8 takes them so"
+    return f"the bits of {kind} beyond 8 do not come through here: --depth 8 takes them so"
 
 
 def _package(module: str, kind: str, extra: str) -> Any:

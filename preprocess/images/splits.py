@@ -133,6 +133,7 @@ def report_copies(listing: Listing, *, allow_leaks: bool) -> Listing:
     notes = [
         f"{sum(map(len, found)) - len(found):,} photos are exact copies of others{where}: "
         + "; ".join(map(_shown, found[:_SHOWN]))
+        + (f"; and {len(found) - _SHOWN:,} more" if len(found) > _SHOWN else "")
         for found, where in ((groups, ""), (leaks, " in another split"))
         if found
     ]

@@ -297,3 +297,14 @@ def test_options_that_exclude_each_other_are_refused(options: Any, message: str)
             metadata=MetadataOptions(**made["metadata"]) if "metadata" in made else None,
             splits=SplitOptions(**made.get("splits", {})),
         )
+
+
+def test_a_note_on_many_groups_of_copies_says_how_many_it_does_not_name(tmp_path: Path) -> None:
+    for number in range(5):
+        for name in "ab":
+            path = tmp_path / "photos" / f"{number}{name}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.new("RGB", (9, 8), (number, 0, 0)).save(path)
+    (note,) = prepare(tmp_path, None).notes
+    assert note.startswith("5 photos are exact copies of others: 0a.png")
+    assert note.endswith("; and 2 more")
