@@ -30,14 +30,8 @@ class Groups(Generic[Block]):
 
     def take(self) -> list[Block]:
         """Return the next group, empty after the last, or raise what the blocks raised."""
-        with self._lock:
-            found = self._ready.popleft() if self._ready else self._ask()
-        if isinstance(found, BaseException):
-            try:
-                raise found
-            finally:
-                del found  # its traceback leads here, and to all that the loop holds
-        return found
+        self.prepare()
+        return _taken(self._ready)
 
     def prepare(self) -> None:
         """Ask for the next group, unless it is ready."""
@@ -58,7 +52,7 @@ class Job(Generic[Block, Result]):
     def __init__(self, blocks: list[Block], pause: float) -> None:
         self._blocks = blocks
         self._pause = pause
-        self._found: list[Result] | BaseException = []
+        self._found: deque[list[Result] | BaseException] = deque()
         self._unfinished = threading.Lock()
         self._unfinished.acquire()
 
@@ -72,26 +66,31 @@ class Job(Generic[Block, Result]):
         try:
             if self._pause:
                 time.sleep(self._pause)
-            self._found = [function(block) for block in self._blocks]
+            self._found.append([function(block) for block in self._blocks])
         except BaseException as error:  # noqa: BLE001 - raised where the result is taken
-            self._found = error
+            self._found.append(error)
         self._unfinished.release()
 
     def drop(self) -> None:
         """Have whoever waits told that nothing will come."""
-        self._found = RuntimeError("the loop has ended")
+        self._found.append(RuntimeError("the loop has ended"))
         self._unfinished.release()
 
     def result(self) -> list[Result]:
-        """Wait for what comes of the blocks, and raise what the function raised."""
+        """Wait for what comes of the blocks, and raise what the function raised; asked for once."""
         with self._unfinished:
-            found, self._found = self._found, []
-        if isinstance(found, BaseException):
-            try:
-                raise found
-            finally:
-                del found  # its traceback leads here, and to all that the loop holds
-        return found
+            return _taken(self._found)
+
+
+def _taken(kept: deque[list[Block] | BaseException]) -> list[Block]:
+    """Take the first of what is kept: return a list, raise an error."""
+    found = kept.popleft()
+    if isinstance(found, BaseException):
+        try:
+            raise found
+        finally:
+            del found  # its traceback leads here, and to all that the loop holds
+    return found
 
 
 class Worker(threading.Thread):

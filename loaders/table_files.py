@@ -5,9 +5,10 @@ from typing import Final
 
 from loaders.errors import FormatError, SelectionError
 from loaders.format.files import checksum, expect_inside, read_json
+from loaders.format.promised import REMEDY
 from loaders.format.records import RECORD, RecordPart
 from loaders.format.spec import Manifest, read_manifest
-from loaders.format.strict import Place
+from loaders.format.strict import Place, parsing
 from loaders.format.table_schema import (
     TABLE_SCHEMA,
     ColumnSpec,
@@ -71,18 +72,19 @@ def read_vocabulary(root: Path, manifest: Manifest, spec: ColumnSpec) -> tuple[s
         return ()
     path = root / spec.vocabulary
     expect_inside(root, path)
-    place = Place(str(path))
-    entry = place.mapping(read_json(path), {"values", "counts"})
-    found = (path.stat().st_size, checksum(path))
-    promised = manifest.extras.get(spec.vocabulary)
-    place.expect(found == promised, found, f"size and CRC-32C {promised}")
-    values = place.at("values").sequence(entry["values"])
-    place.at("values").expect(
-        all(isinstance(value, str) for value in values)
-        and len(set(values)) == len(values) == spec.values,
-        values,
-        f"{spec.values} different strings",
-    )
+    with parsing(path, REMEDY):
+        place = Place(str(path))
+        entry = place.mapping(read_json(path), {"values", "counts"})
+        found = (path.stat().st_size, checksum(path))
+        promised = manifest.extras.get(spec.vocabulary)
+        place.expect(found == promised, found, f"size and CRC-32C {promised}")
+        values = place.at("values").sequence(entry["values"])
+        place.at("values").expect(
+            all(isinstance(value, str) for value in values)
+            and len(set(values)) == len(values) == spec.values,
+            values,
+            f"{spec.values} different strings",
+        )
     return tuple(values)
 
 

@@ -139,8 +139,10 @@ def _problems(results: Mapping[PromisedFile, str | ShardsError]) -> Iterator[str
 def _check_schema(root: Path, manifest: Manifest) -> Iterator[str]:
     try:
         read_table_schema(root, manifest)
-    except (FormatError, MissingShardError) as error:
-        yield f"{error}; copy it again, or prepare the dataset again with --overwrite"
+    except FormatError as error:
+        yield str(error)
+    except MissingShardError as error:
+        yield f"{error}; {REMEDY}"
 
 
 def _check_described(path: Path, data: bytes) -> str | None:

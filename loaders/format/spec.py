@@ -230,20 +230,17 @@ def read_manifest(root: Path) -> Manifest:
             )
         raise IncompleteError(f"{root}: no {MANIFEST}: not a dataset that prep wrote")
     expect_inside(root, path)
-    try:
+    with parsing(path, _AGAIN):
         value = read_json(path)
-    except FormatError as error:
-        raise FormatError(f"{error}; {_AGAIN}") from error
-    with parsing(path):
         manifest = Manifest.from_json(value, str(path))
-    # Last: what is wrong in itself is said as such.
-    expected = value.pop("crc32c")
-    found = _checksum(value)
-    if found != expected:
-        raise FormatError(
-            f"{path}: CRC-32C {found}, the file itself says {expected}: it was changed or damaged; "
-            f"{_AGAIN}"
-        )
+        # Last: what is wrong in itself is said as such.
+        expected = value.pop("crc32c")
+        found = _checksum(value)
+        if found != expected:
+            raise FormatError(
+                f"{path}: CRC-32C {found}, the file itself says {expected}: it was changed or "
+                "damaged"
+            )
     return manifest
 
 

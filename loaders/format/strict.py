@@ -7,24 +7,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Never
 
-from loaders.errors import FormatError
+from loaders.errors import FormatError, VersionError
 
 _SHOWN = 80
 """Characters of a wrong value that a message repeats."""
 
 
 @contextmanager
-def parsing(path: Path) -> Iterator[None]:
-    """Let whatever is refused while a file is parsed name it.
+def parsing(path: Path, remedy: str) -> Iterator[None]:
+    """Let whatever is refused while a file is parsed name it, and say what to do.
 
     A field or column that is made of it says what is wrong with itself, wherever it comes from.
     """
     try:
         yield
+    except VersionError:  # has a remedy of its own
+        raise
     except FormatError as error:
-        if str(error).startswith(f"{path}:"):
-            raise
-        raise type(error)(f"{path}: {error}") from error
+        said = str(error) if str(error).startswith(f"{path}:") else f"{path}: {error}"
+        raise type(error)(f"{said}; {remedy}") from error
 
 
 @dataclass(frozen=True, slots=True)

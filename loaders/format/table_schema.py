@@ -14,6 +14,7 @@ import numpy as np
 from loaders.errors import FormatError
 from loaders.format.fields import FieldSpec
 from loaders.format.files import checksum, expect_inside, read_json, to_json
+from loaders.format.promised import REMEDY
 from loaders.format.records import (
     MAX_PARTS,
     RecordPart,
@@ -160,10 +161,10 @@ def read_table_schema(root: Path, manifest: Manifest) -> TableSchema | None:
         return None
     path = root / TABLE_SCHEMA
     expect_inside(root, path)
-    with parsing(path):
+    with parsing(path, REMEDY):
         schema = TableSchema.from_json(read_json(path), str(path))
-    found = (path.stat().st_size, checksum(path))
-    Place(str(path)).expect(found == promised, found, f"size and CRC-32C {promised}")
+        found = (path.stat().st_size, checksum(path))
+        Place(str(path)).expect(found == promised, found, f"size and CRC-32C {promised}")
     for spec in schema.columns:
         if spec.vocabulary is not None:
             Place(str(path)).at(repr(spec.name)).expect(
