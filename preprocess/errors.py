@@ -1,6 +1,7 @@
 """Errors of preparation; the whole tree is drawn in `loaders.errors`."""
 
-import os
+import errno
+import shutil
 from pathlib import Path
 
 from loaders.errors import ShardsError
@@ -13,6 +14,10 @@ class SourceError(ShardsError):
 
 class OutputError(ShardsError):
     """The output folder cannot take this run: not empty, another run's, too small or read-only."""
+
+
+class NoSpaceError(OutputError):
+    """The disk is full, or the user's share of it."""
 
 
 class SampleError(ShardsError):
@@ -34,12 +39,17 @@ class SampleError(ShardsError):
 
 def output_error(out: Path, error: OSError) -> OutputError:
     """Say what stopped writing and where, and that what is finished is kept."""
-    try:
-        status = os.statvfs(out)
-        free = f"{status.f_bavail * status.f_frsize:,} bytes are free"
-    except OSError:
-        free = "the folder is not there"
+    free = f"{free_nbytes(out):,} bytes are free"
+    if not out.exists():
+        free += "; the folder is not there"
     place = error.filename or out
     begun = any((out / WORK).glob("*.receipt.json"))
     kept = "; finished shards are kept, the same command goes on from there" if begun else ""
-    return OutputError(f"{place}: cannot write: {error.strerror or error} ({free}){kept}")
+    kind = NoSpaceError if error.errno in {errno.ENOSPC, errno.EDQUOT} else OutputError
+    return kind(f"{place}: cannot write: {error.strerror or error} ({free}){kept}")
+
+
+def free_nbytes(out: Path) -> int:
+    """Return the bytes that are free where a folder is, or will be."""
+    nearest = next(folder for folder in (out, *out.absolute().parents) if folder.exists())
+    return shutil.disk_usage(nearest).free

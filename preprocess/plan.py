@@ -198,6 +198,10 @@ class Plan:
         """Bytes of the shards to be written if no item is skipped."""
         return sum(task.nbytes for task in self.tasks())
 
+    def nbytes_left(self) -> int:
+        """Return the same of the shards that have no receipt yet."""
+        return sum(task.nbytes for task in self.tasks() if not task.receipt_path.exists())
+
 
 def plan_run(
     listing: Listing,

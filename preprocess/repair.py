@@ -28,7 +28,7 @@ from preprocess.errors import OutputError, SourceError, output_error
 from preprocess.fatal import leave_out
 from preprocess.images.prepare import plan_images
 from preprocess.item_record import read_record
-from preprocess.output import check_room, hold
+from preprocess.output import check_room, hold, saying_what_is_wanted
 from preprocess.plan import Plan, RunOptions
 from preprocess.receipt import Receipt
 from preprocess.recorded import Moved, Recorded
@@ -233,11 +233,13 @@ class _Repair:
         tasks = [
             leave_out(task, skipped) for task in plan.tasks() if (task.split, task.index) in wanted
         ]
-        check_room(self.root, sum(task.nbytes for task in tasks))
-        (self.staging / WORK).mkdir(parents=True, exist_ok=True)
+        nbytes = sum(task.nbytes for task in tasks)
+        check_room(self.root, nbytes)
         workers = options.worker_count()
         backend = plan.recipe.backend(plan.listing, workers)
-        receipts = write_shards(tasks, backend, workers, on_progress)
+        with saying_what_is_wanted(lambda: nbytes):
+            (self.staging / WORK).mkdir(parents=True, exist_ok=True)
+            receipts = write_shards(tasks, backend, workers, on_progress)
         for receipt in receipts:
             self._expect_bytes(receipt)
         for name, data in plan.extras.items():

@@ -16,6 +16,7 @@ from preprocess.output import (
     clear_finished,
     find_complete,
     replaced_nbytes,
+    saying_what_is_wanted,
 )
 from preprocess.plan import Plan, RunOptions
 from preprocess.receipt import Receipt
@@ -53,6 +54,11 @@ def run(plan: Plan, options: RunOptions, on_progress: OnProgress = lambda *_: No
         SourceError: No item at all could become a sample.
         OutputError: The output folder belongs to something else, or cannot take the data.
     """
+    with saying_what_is_wanted(plan.nbytes_left):
+        return _run(plan, options, on_progress)
+
+
+def _run(plan: Plan, options: RunOptions, on_progress: OnProgress) -> Report:
     start = time.perf_counter()
     manifest = find_complete(plan, overwrite=options.overwrite)
     if manifest is not None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from preprocess.errors import OutputError
 from preprocess.items import Listing
-from preprocess.output import check_paths, check_room, find_complete
+from preprocess.output import check_paths, check_room, find_complete, saying_what_is_wanted
 from preprocess.plan import RunOptions
 from preprocess.report import Report
 from preprocess.run import OnProgress, Runner, run
@@ -85,7 +85,8 @@ def plan_table(
             room = sum(item.nbytes for items in listing.splits.values() for item in items)
             check_room(work.folder, room)
             reading = Reading(request.options, request.limit)
-            spilled = spill(listing, reading, work.folder, workers, work.clear)
+            with saying_what_is_wanted(lambda: room):
+                spilled = spill(listing, reading, work.folder, workers, work.clear)
         try:
             planned = lay_out(outline, spilled, request, Shared(like, text), run_options, work)
             yield replace(planned, seconds=time.perf_counter() - start)
@@ -114,11 +115,12 @@ def run_table(
     """
     plan = planned.plan
     if find_complete(plan, overwrite=run_options.overwrite) is None and planned.work is not None:
+        nbytes = plan.nbytes + sum(sum(w.counts) * w.entry.itemsize for _, w in planned.deals)
         if planned.deals:
-            nbytes = sum(sum(w.counts) * w.entry.itemsize for _, w in planned.deals)
-            check_room(planned.work.folder, nbytes + plan.nbytes)
-        for rows, windows in planned.deals:
-            deal_rows(rows, windows, run_options.worker_count())
+            check_room(planned.work.folder, nbytes)
+        with saying_what_is_wanted(lambda: nbytes):
+            for rows, windows in planned.deals:
+                deal_rows(rows, windows, run_options.worker_count())
     report = runner(plan, run_options, on_progress)
     return replace(report, notes=(*report.notes, *_notes(planned, report)))
 

@@ -9,6 +9,7 @@ from loaders.format.columns import open_column
 from loaders.format.spec import Manifest, read_manifest
 from loaders.format.split_spec import SplitSpec
 from preprocess.errors import OutputError, SourceError
+from preprocess.output import check_room, saying_what_is_wanted
 from preprocess.tokens.files import (
     Exported,
     LlmcModel,
@@ -61,7 +62,10 @@ def export_tokens(path: Path | str, folder: Path | str, target: Target) -> dict[
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise OutputError(f"{out}: cannot be made: {error.strerror}") from error
-    return {name: _export_split(root, out, target, manifest, name) for name in manifest.splits}
+    nbytes = sum(sum(split.files[_FIELD].nbytes) for split in manifest.splits.values())
+    check_room(out, nbytes)
+    with saying_what_is_wanted(lambda: nbytes):
+        return {name: _export_split(root, out, target, manifest, name) for name in manifest.splits}
 
 
 def _export_split(root: Path, out: Path, target: Target, manifest: Manifest, name: str) -> Exported:
