@@ -49,17 +49,29 @@ def open_item(root: Path, item: Item) -> Iterator[FileIO]:
         raise SampleError(item.key, f"cannot be read: {error.strerror or error}") from error
 
 
-def read_item(root: Path, item: Item) -> bytes:
+def read_item(root: Path, item: Item, max_nbytes: int | None = None) -> bytes:
     """Read the whole file of an item.
 
     Raises:
-        SampleError: As `open_item`.
+        SampleError: As `open_item`; or it has more than `max_nbytes`, and is not read.
         SourceError: As `open_item`.
     """
+    check_nbytes(item, max_nbytes)
     with open_item(root, item) as file:
         data = file.readall()
     _check_size(item, len(data))
     return data
+
+
+def check_nbytes(item: Item, max_nbytes: int | None) -> None:
+    """Refuse a file that is larger than files may be, before it is read.
+
+    Raises:
+        SampleError: It has more than `max_nbytes`.
+    """
+    if max_nbytes is not None and item.nbytes > max_nbytes:
+        reason = f"{item.nbytes:,} bytes, files may have {max_nbytes:,}; raise --max-item-bytes"
+        raise SampleError(item.key, reason)
 
 
 def _check_unchanged(item: Item, status: os.stat_result) -> None:

@@ -20,6 +20,7 @@ _FLAGS: Final[Mapping[str, str]] = {
     "container": "--format",
     "header": "--no-header",
     "max_document_nbytes": "--max-document",
+    "max_item_nbytes": "--max-item-bytes",
     "resample": "--filter",
     "shard_nbytes": "--shard-size",
     "splits.column": "--split-column",

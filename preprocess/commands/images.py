@@ -227,7 +227,7 @@ if TYPE_CHECKING:
     help="Leave room for paths of N bytes, of photos that --append adds later.  "
     "[default: the longest path]",
 )
-@preparing_options("photos")
+@preparing_options("photos", max_item_nbytes="2GB")
 @click.pass_context
 def images(ctx: click.Context, /, **options: Any) -> None:
     """Resize a folder of photos to one or more sizes.
@@ -264,6 +264,7 @@ def _image_options(options: dict[str, Any]) -> "ImageOptions":
         pages=cast("Pages", options["pages"]),
         labels=cast("LabelMode", options["labels"]),
         max_pixels=options["max_pixels"],
+        max_item_nbytes=options["max_item_bytes"],
         follow_links=options["follow_links"],
         no_upscale=options["no_upscale"],
         margin=options["margin"],

@@ -55,7 +55,12 @@ def split_options(things: str) -> Callable[[Command], Command]:
 
 
 def preparing_options(
-    things: str, limit_note: str = "", limited: str = "", *, grows: bool = True
+    things: str,
+    limit_note: str = "",
+    limited: str = "",
+    *,
+    max_item_nbytes: str | None = None,
+    grows: bool = True,
 ) -> Callable[[Command], Command]:
     """Return a decorator that adds the options of every command that prepares data.
 
@@ -63,6 +68,7 @@ def preparing_options(
         things: What the command prepares, in the plural.
         limit_note: What else there is to say of --limit.
         limited: What --limit counts, and which of them are taken, where that is something else.
+        max_item_nbytes: The largest file that is taken unless --max-item-bytes says otherwise.
         grows: Whether a dataset of them can be appended to; else help does not show --append, which
             is refused with the way to go instead.
     """
@@ -111,6 +117,14 @@ def preparing_options(
             type=click.FloatRange(min=0, min_open=True),
             metavar="SECONDS",
             help="Leave out by name what takes longer; prepares in processes.  [default: none]",
+        ),
+        click.option(
+            "--max-item-bytes",
+            type=ByteCount(),
+            default=max_item_nbytes,
+            show_default=True,
+            help="Refuse files with more bytes, before they are read or while they decompress."
+            + ("" if max_item_nbytes else "  [default: no limit]"),
         ),
         click.option(
             "--limit",

@@ -196,6 +196,7 @@ def _table_options(options: dict[str, Any]) -> "TableOptions":
         hash_buckets=tuple(_buckets(given) for given in options["hash_buckets"]),
         delimiter="\t" if delimiter in {"\\t", "tab"} else delimiter,
         header=not options["no_header"],
+        max_item_nbytes=options["max_item_bytes"],
         null_values=options["null_values"] or NULL_VALUES,
     )
 

@@ -287,6 +287,7 @@ def _token_options(options: dict[str, Any]) -> "TokenOptions":
             encoding=options["encoding"],
             errors=options["errors"],
             max_document_nbytes=options["max_document"],
+            max_item_nbytes=options["max_item_bytes"],
             follow_links=options["follow_links"],
         ),
     )

@@ -93,7 +93,7 @@ def _list_masks(folder: Path) -> dict[str, PairedFile]:
     return found
 
 
-def read_mask(folder: Path, item: Item, max_pixels: int) -> NDArray[Any]:
+def read_mask(folder: Path, item: Item, *, max_pixels: int, max_nbytes: int) -> NDArray[Any]:
     """Read and decode the mask of a photo.
 
     Returns:
@@ -107,7 +107,7 @@ def read_mask(folder: Path, item: Item, max_pixels: int) -> NDArray[Any]:
         raise SampleError(item.key, f"it has no mask: {folder.name}/{stem}.png is missing")
     mask = item.mask
     try:
-        data = read_item(folder, Item(mask.key, mask.nbytes, mask.mtime_ns))
+        data = read_item(folder, Item(mask.key, mask.nbytes, mask.mtime_ns), max_nbytes)
         return decode_mask(data, max_pixels)
     except SampleError as error:
         raise SampleError(item.key, f"its mask {mask.key}: {error.reason}") from error

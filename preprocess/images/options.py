@@ -8,7 +8,14 @@ from typing import Final, Literal, get_args
 from preprocess.folders import LabelMode
 from preprocess.images.beside import MetadataOptions, SplitOptions
 from preprocess.images.buckets import BUCKET, RATIO, STEP, bucket_shapes, nearest_bucket
-from preprocess.images.policy import MAX_PIXELS, DecodePolicy, Depth, Icc, Pages
+from preprocess.images.policy import (
+    MAX_ITEM_NBYTES,
+    MAX_PIXELS,
+    DecodePolicy,
+    Depth,
+    Icc,
+    Pages,
+)
 from preprocess.images.resize import MAX_SIDE, VARIABLE_FITS, Fit, Resample
 from preprocess.images.storage import Compression, Storage, Store
 from preprocess.spelling import Option, OptionError
@@ -54,6 +61,7 @@ class ImageOptions:
         pages: "first" page of a TIFF, or "all", each a sample.
         labels: "auto" (class folders if every item lies in one), "folders" (insist), "none".
         max_pixels: Pictures with more pixels are refused before they are decoded.
+        max_item_nbytes: Files of more bytes, also masks, are refused before they are read.
         follow_links: Take what symbolic links in the source point to.
         no_upscale: Enlarge nothing: "pad", "shortest" and "longest" keep a smaller picture as it
             is, "crop", "stretch" and "bucket" refuse it.
@@ -86,6 +94,7 @@ class ImageOptions:
     pages: Pages = "first"
     labels: LabelMode = "auto"
     max_pixels: int = MAX_PIXELS
+    max_item_nbytes: int = MAX_ITEM_NBYTES
     follow_links: bool = False
     no_upscale: bool = False
     margin: float = 1.0
@@ -138,10 +147,7 @@ class ImageOptions:
                 *(Option("grayscale"), " and ", Option("alpha", "keep")),
                 ": RGBA is stored, or one channel of grey",
             )
-        if self.key_bytes is not None and not 1 <= self.key_bytes <= MAX_KEY_NBYTES:
-            raise OptionError(
-                Option("key_bytes", self.key_bytes), f": expected 1 to {MAX_KEY_NBYTES}"
-            )
+        self._check_limits()
         self._check_buckets()
         self._check_masks()
         self._check_metadata()
@@ -150,6 +156,16 @@ class ImageOptions:
             depth=self.depth, alpha=kept, fit=self.fit, one_size=not self.is_variable
         )
         self.policy()  # checks the rest
+
+    def _check_limits(self) -> None:
+        if self.max_item_nbytes < 1:
+            raise OptionError(
+                Option("max_item_nbytes", self.max_item_nbytes), ": expected at least 1"
+            )
+        if self.key_bytes is not None and not 1 <= self.key_bytes <= MAX_KEY_NBYTES:
+            raise OptionError(
+                Option("key_bytes", self.key_bytes), f": expected 1 to {MAX_KEY_NBYTES}"
+            )
 
     def _check_buckets(self) -> None:
         step, ratio = self.bucket_step, self.bucket_ratio

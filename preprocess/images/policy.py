@@ -10,6 +10,9 @@ Alpha = Literal["over", "keep", "drop"]
 Depth = Literal[8, 16]
 Pages = Literal["first", "all"]
 
+MAX_ITEM_NBYTES: Final = 2_000_000_000
+"""Default: each file is in memory whole. RGBA of 16 bits and `MAX_PIXELS`, raw, has 1.4 GB."""
+
 MAX_PIXELS: Final = 178_956_970
 """Pixels beyond which a header is taken for a decompression bomb: where Pillow raises by default
 (twice its warning limit of 1 GiB / 4 / 3): 512 MiB of RGB."""

@@ -100,7 +100,11 @@ def plan_images(
     plan = continue_plan(plan, run_options)
     if not run_options.overwrite and is_complete(plan):  # then that has been looked at
         return plan
-    listing = report_copies(plan.listing, allow_leaks=options.splits.allow_leaks)
+    listing = report_copies(
+        plan.listing,
+        max_nbytes=options.max_item_nbytes,
+        allow_leaks=options.splits.allow_leaks,
+    )
     return replace(plan, listing=listing)
 
 

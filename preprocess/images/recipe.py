@@ -21,6 +21,7 @@ from preprocess.images.fields import narrowest, sample_fields, value_fields
 from preprocess.images.finish import Picture
 from preprocess.images.masks import check_mask, fit_mask, read_mask
 from preprocess.images.options import BACKGROUNDS, ImageOptions, size_name
+from preprocess.images.policy import MAX_ITEM_NBYTES
 from preprocess.images.resize import Placement, fit_geometry, fit_sizes
 from preprocess.item_files import read_item
 from preprocess.items import Item, Listing
@@ -75,6 +76,8 @@ class ImageRecipe:
         changed |= self.chosen.storage.recorded()
         if self.chosen.key_bytes is None:
             del values["key_bytes"]  # datasets are older than this option
+        if self.chosen.max_item_nbytes == MAX_ITEM_NBYTES:
+            del values["max_item_nbytes"]  # likewise
         if self.chosen.fit == BUCKET:
             found = {size_name(size): self.chosen.buckets(size) for size in self.chosen.sizes}
             changed["buckets"] = {name: [list(s) for s in shapes] for name, shapes in found.items()}
@@ -147,7 +150,7 @@ class ImageRecipe:
         for item in items:
             held: Rows | None = None
             try:
-                data = read_item(source, item)
+                data = read_item(source, item, self.chosen.max_item_nbytes)
                 for picture in decode_pictures(data, key=item.key, policy=policy):
                     if held is not None:
                         yield replace(held, more=True)
@@ -176,7 +179,9 @@ class ImageRecipe:
         chosen = self.chosen
         if chosen.masks is None:
             return None
-        mask = read_mask(chosen.masks, item, chosen.max_pixels)
+        mask = read_mask(
+            chosen.masks, item, max_pixels=chosen.max_pixels, max_nbytes=chosen.max_item_nbytes
+        )
         height, width = picture.pixels.shape[:2]
         try:
             check_mask(

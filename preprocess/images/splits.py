@@ -108,7 +108,7 @@ def _hash(text: str, seed: int) -> int:
     return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little")
 
 
-def report_copies(listing: Listing, *, allow_leaks: bool) -> Listing:
+def report_copies(listing: Listing, *, max_nbytes: int, allow_leaks: bool) -> Listing:
     """Note photos whose files are the same to the byte; refuse them in several splits.
 
     Only files of equal size are read for it.
@@ -124,7 +124,7 @@ def report_copies(listing: Listing, *, allow_leaks: bool) -> Listing:
     for candidates in alike.values():
         for split, item in candidates if len(candidates) > 1 else ():
             try:
-                data = read_item(listing.root, item)
+                data = read_item(listing.root, item, max_nbytes)
             except SampleError:
                 continue  # refused by name when it is prepared
             copies[hashlib.blake2b(data, digest_size=16).digest()].append((split, item.key))

@@ -55,6 +55,8 @@ class TableOptions:
         thousands: What may stand between groups of three digits of numbers in text.
         null_values: Fields of CSV that stand for no value, where they are not quoted.
         encoding: Of text without a byte order mark; None for UTF-8.
+        max_item_nbytes: Files of more bytes, or that decompress to more, are refused by name; None
+            for any size.
         validation: Share of the rows that become the validation split, by a stable hash.
         test: Share that becomes the test split.
         split_seed: Changes which rows these are.
@@ -83,6 +85,7 @@ class TableOptions:
     thousands: str | None = None
     null_values: tuple[str, ...] = NULL_VALUES
     encoding: str | None = None
+    max_item_nbytes: int | None = None
     validation: float = 0.0
     test: float = 0.0
     split_seed: int = 0
@@ -108,7 +111,8 @@ class TableOptions:
         self._check_text()
         self._check_marks()
         self._check_splits()
-        TextOptions(encoding=self.encoding)  # refuses names of no encoding
+        # Refuses names of no encoding.
+        TextOptions(encoding=self.encoding, max_item_nbytes=self.max_item_nbytes)
 
     def _check_columns(self) -> None:
         """Refuse columns that are named twice, or for two things that exclude each other."""
@@ -210,6 +214,8 @@ class TableOptions:
         values = asdict(self)
         if not self.room:
             del values["room"]  # as before there was any
+        if self.max_item_nbytes is None:
+            del values["max_item_nbytes"]  # likewise
         del values["tokenizer"]  # where it lay: what it makes of texts is recorded with them
         for name, value in values.items():
             if isinstance(value, tuple):

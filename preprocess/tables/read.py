@@ -9,7 +9,7 @@ from typing import Final
 from urllib.parse import unquote
 
 from preprocess.errors import SampleError
-from preprocess.item_files import open_item
+from preprocess.item_files import check_nbytes, open_item
 from preprocess.items import Item
 from preprocess.tables.columns import check_names
 from preprocess.tables.from_csv import guess_columns
@@ -51,6 +51,7 @@ def read_blocks(root: Path, item: Item, options: TableOptions) -> Iterator[RawBl
     """
     if item.nbytes == 0 and item.key.lower().endswith(COMPRESSED_ENDINGS):
         raise SampleError(item.key, "truncated: an empty file, which nothing compresses to")
+    check_nbytes(item, options.max_item_nbytes)
     kind = kind_of_item(root, item)
     partitions = _partitions(item.key)
     if kind == "json":
@@ -76,7 +77,11 @@ def _partitions(key: str) -> tuple[tuple[str, str | None], ...]:
 
 
 def _text_options(options: TableOptions) -> TextOptions:
-    return TextOptions(encoding=options.encoding, max_document_nbytes=MAX_RECORD_NBYTES)
+    return TextOptions(
+        encoding=options.encoding,
+        max_document_nbytes=MAX_RECORD_NBYTES,
+        max_item_nbytes=options.max_item_nbytes,
+    )
 
 
 def _read_csv(

@@ -10,7 +10,8 @@ from preprocess.tables.columns import check_names, is_text, readable_columns, wi
 from preprocess.tables.int96 import unit_of_times
 from preprocess.tables.options import TableOptions
 from preprocess.tables.raw_block import RawBlock
-from preprocess.texts.from_arrow import of_block_size, open_batches, open_table
+from preprocess.texts.from_arrow import MAX_BATCH_ROWS, of_block_size, open_batches, open_table
+from preprocess.texts.shared_values import cut_shared, is_view, most_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 _BLOCK_NBYTES: Final = 1 << 23
 """Bytes of columns of Parquet that one thread parses at a time."""
 
-_MAX_ROWS: Final = 1 << 16
 _READ_NBYTES: Final = 1 << 20
 
 
@@ -32,7 +32,7 @@ def read_parquet(root: Path, item: Item, options: TableOptions) -> Iterator[RawB
     import pyarrow as pa
     import pyarrow.parquet
 
-    with open_table(root, item) as source:
+    with open_table(root, item, options.max_item_nbytes) as source:
         schema = pyarrow.parquet.read_schema(source)
         check_names(schema.names, item.key)
         wanted = readable_columns(schema, options, item.key)
@@ -53,8 +53,9 @@ def read_parquet(root: Path, item: Item, options: TableOptions) -> Iterator[RawB
             row = 1 + sum(sizes[: groups.start])
             if not sum(sizes[groups.start :]):
                 return
+            as_they_are = [name for name in wanted if name not in texts]
             for batch in file.iter_batches(
-                batch_size=_batch_rows(file, groups),
+                batch_size=_batch_rows(source, file, groups, as_they_are),
                 row_groups=list(groups),
                 columns=wanted,
                 use_threads=False,
@@ -92,15 +93,18 @@ _AS_DICTIONARY: Final = frozenset(
 """Encodings that Arrow can read as a dictionary."""
 
 
-def _batch_rows(file: "pyarrow.parquet.ParquetFile", groups: range) -> int:
+def _batch_rows(
+    source: Any, file: "pyarrow.parquet.ParquetFile", groups: range, as_they_are: list[str]
+) -> int:
     """Return how many rows hold about a block: of a group of rows, parts of one size."""
     metadata = [file.metadata.row_group(index) for index in groups]
     rows: int = sum(group.num_rows for group in metadata)
     nbytes: int = sum(group.total_byte_size for group in metadata)
-    wanted = max(1, min(_MAX_ROWS, rows * _BLOCK_NBYTES // max(1, nbytes)))
+    wanted = max(1, min(MAX_BATCH_ROWS, rows * _BLOCK_NBYTES // max(1, nbytes)))
+    wanted = min(wanted, most_rows(source, file, groups, as_they_are) or wanted)
     # What is left over at the end of a group would be a small block of its own.
     largest: int = max(group.num_rows for group in metadata)
-    parts = max(round(largest / wanted), -(-largest // _MAX_ROWS))
+    parts = max(round(largest / wanted), -(-largest // MAX_BATCH_ROWS))
     return -(-largest // parts) if largest > wanted else wanted
 
 
@@ -110,14 +114,15 @@ def read_arrow(root: Path, item: Item, options: TableOptions) -> Iterator[RawBlo
     Raises:
         SampleError: The file as a whole is refused.
     """
-    with open_table(root, item) as source:
+    with open_table(root, item, options.max_item_nbytes) as source:
         schema, batches = open_batches(source, item.key)
         check_names(schema.names, item.key)
         wanted = readable_columns(schema, options, item.key)
         row = 1
         for part in of_block_size(batch.select(wanted) for batch in batches if len(batch)):
-            for start in range(0, len(part), _MAX_ROWS):
-                table = part.slice(start, _MAX_ROWS)
+            views = [part[name].combine_chunks() for name in wanted if is_view(part[name].type)]
+            for rows in cut_shared(part, views, _BLOCK_NBYTES):
+                table = part.slice(rows.start, rows.stop - rows.start)
                 count = len(table)
                 table = with_unread(table, schema, count, options)
                 yield RawBlock(key=item.key, kind="table", first=row, table=table)

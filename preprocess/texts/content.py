@@ -7,7 +7,13 @@ from typing import IO, Final
 
 from preprocess.errors import SampleError
 from preprocess.texts.inflate import inflate
-from preprocess.texts.kinds import HEAD_NBYTES, byte_order_mark, compression_of, why_not_text
+from preprocess.texts.kinds import (
+    HEAD_NBYTES,
+    Compression,
+    byte_order_mark,
+    compression_of,
+    why_not_text,
+)
 from preprocess.texts.options import TextOptions
 
 BLOCK_NBYTES: Final = 1 << 22
@@ -27,16 +33,20 @@ class Content:
     chunks: Iterator[bytes]
 
 
-def open_content(file: IO[bytes], key: str, nbytes: int | None = None) -> Content:
+def open_content(
+    file: IO[bytes], key: str, nbytes: int | None = None, max_nbytes: int | None = None
+) -> Content:
     """Return what an opened file holds, decompressed if its first bytes say that it needs to be.
 
     Args:
         file: At its beginning.
         key: Names it in errors.
         nbytes: What is read at once of a file that is not compressed; None for a block.
+        max_nbytes: What a compressed file may hold.
 
     Raises:
-        SampleError: From `chunks`, or here from the first of them: the file is damaged.
+        SampleError: From `chunks`, or here from the first of them: the file is damaged, or holds
+            more than it may.
     """
     head = file.read(HEAD_NBYTES)
     file.seek(0)
@@ -45,13 +55,29 @@ def open_content(file: IO[bytes], key: str, nbytes: int | None = None) -> Conten
         together = BLOCK_NBYTES if nbytes is None else nbytes
         chunks = iter(lambda: file.read(together), b"")
         return Content(head, chunks)
-    chunks = inflate(file, compression, key)
+    chunks = _limited(inflate(file, compression, key), compression, key, max_nbytes)
     first = b""
     for chunk in chunks:
         first += chunk
         if len(first) >= HEAD_NBYTES:
             break
     return Content(first[:HEAD_NBYTES], _gathered(first, chunks))
+
+
+def _limited(
+    chunks: Iterator[bytes], compression: Compression, key: str, max_nbytes: int | None
+) -> Iterator[bytes]:
+    """Yield the same bytes, up to a limit."""
+    nbytes = 0
+    for chunk in chunks:
+        nbytes += len(chunk)
+        if max_nbytes is not None and nbytes > max_nbytes:
+            raise SampleError(
+                key,
+                f"decompressed from {compression} it has more than the {max_nbytes:,} bytes that "
+                "files may have; raise --max-item-bytes",
+            )
+        yield chunk
 
 
 def _gathered(first: bytes, chunks: Iterator[bytes]) -> Iterator[bytes]:
@@ -95,7 +121,7 @@ def open_text(file: IO[bytes], key: str, options: TextOptions, nbytes: int | Non
         SampleError: From `chunks` or here: the file is damaged, is known to be no text, or is not
             in the encoding that it should be in.
     """
-    content = open_content(file, key, nbytes)
+    content = open_content(file, key, nbytes, options.max_item_nbytes)
     mark = byte_order_mark(content.head)
     encoding = mark[1] if mark else options.other_encoding or "utf-8"
     if encoding == "utf-8" and (reason := why_not_text(content.head)):

@@ -16,12 +16,15 @@ from preprocess.texts.content import BLOCK_NBYTES, open_content
 from preprocess.texts.documents import Documents
 from preprocess.texts.kinds import HEAD_NBYTES, compression_of, is_arrow_file
 from preprocess.texts.options import TextOptions
+from preprocess.texts.shared_values import cut_shared, most_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet
 
-_MAX_BATCH_ROWS: Final = 1 << 16
+MAX_BATCH_ROWS: Final = 1 << 16
+"""Rows that are worked on at once, also where they take no bytes."""
+
 _READ_NBYTES: Final = 1 << 20
 
 
@@ -30,8 +33,14 @@ _MAX_INFLATED_NBYTES: Final = 256_000_000
 
 
 @contextmanager
-def open_table(root: Path, item: Item) -> Iterator[Any]:
-    """Open a file for Arrow, wholly in memory if it is compressed around what it is."""
+def open_table(root: Path, item: Item, max_nbytes: int | None = None) -> Iterator[Any]:
+    """Open a file for Arrow, wholly in memory if it is compressed around what it is.
+
+    Args:
+        root: Of the source.
+        item: The file.
+        max_nbytes: What a file may hold.
+    """
     import pyarrow as pa
 
     with open_item(root, item) as file, named_faults(item.key):
@@ -40,13 +49,13 @@ def open_table(root: Path, item: Item) -> Iterator[Any]:
         if compression_of(head) is None:
             yield pa.PythonFile(file, mode="r")
         else:
-            yield pa.BufferReader(_inflated(file, item.key))
+            yield pa.BufferReader(_inflated(file, item.key, max_nbytes))
 
 
-def _inflated(file: IO[bytes], key: str) -> bytes:
+def _inflated(file: IO[bytes], key: str, max_nbytes: int | None) -> bytes:
     """Decompress a table whole: its end says where its parts are."""
     chunks, nbytes = [], 0
-    for chunk in open_content(file, key).chunks:
+    for chunk in open_content(file, key, max_nbytes=max_nbytes).chunks:
         nbytes += len(chunk)
         if nbytes > _MAX_INFLATED_NBYTES:
             raise SampleError(
@@ -86,7 +95,7 @@ def read_parquet(root: Path, item: Item, options: TextOptions) -> Iterator[Docum
     import pyarrow.parquet
 
     with (
-        open_table(root, item) as source,
+        open_table(root, item, options.max_item_nbytes) as source,
         pyarrow.parquet.ParquetFile(
             source, buffer_size=_READ_NBYTES, pre_buffer=False, page_checksum_verification=True
         ) as file,
@@ -99,20 +108,18 @@ def read_parquet(root: Path, item: Item, options: TextOptions) -> Iterator[Docum
         if not sum(sizes[groups.start :]):
             return
         paths = {key: find_column(file.schema_arrow, key, item.key) for key in needed_keys(options)}
+        names = [".".join(path) for path in paths.values()]
+        rows = _block_rows(file, groups, names)
+        most = min(rows, most_rows(source, file, groups, names) or rows)
         batches = file.iter_batches(
-            batch_size=_batch_rows(file, groups, paths),
-            row_groups=list(groups),
-            columns=[".".join(path) for path in paths.values()],
-            use_threads=False,
+            batch_size=most, row_groups=list(groups), columns=names, use_threads=False
         )
-        yield from _documents(batches, paths, sum(sizes[: groups.start]), item.key, options)
+        blocks = batches if most == rows else of_block_size(batches)
+        yield from _documents(blocks, paths, sum(sizes[: groups.start]), item.key, options)
 
 
-def _batch_rows(
-    file: "pyarrow.parquet.ParquetFile", groups: range, paths: dict[str, tuple[str, ...]]
-) -> int:
+def _block_rows(file: "pyarrow.parquet.ParquetFile", groups: range, names: list[str]) -> int:
     """Return how many rows hold about a block of text."""
-    names = {".".join(path) for path in paths.values()}
     rows = nbytes = 0
     for index in groups:
         group = file.metadata.row_group(index)
@@ -121,7 +128,7 @@ def _batch_rows(
             column = group.column(number)
             if any(f"{column.path_in_schema}.".startswith(f"{name}.") for name in names):
                 nbytes += column.total_uncompressed_size
-    return max(1, min(_MAX_BATCH_ROWS, rows * BLOCK_NBYTES // max(1, nbytes)))
+    return max(1, min(MAX_BATCH_ROWS, rows * BLOCK_NBYTES // max(1, nbytes)))
 
 
 def read_arrow(root: Path, item: Item, options: TextOptions) -> Iterator[Documents]:
@@ -130,7 +137,7 @@ def read_arrow(root: Path, item: Item, options: TextOptions) -> Iterator[Documen
     Raises:
         SampleError: The file is damaged, or has no such columns of text.
     """
-    with open_table(root, item) as source:
+    with open_table(root, item, options.max_item_nbytes) as source:
         schema, batches = open_batches(source, item.key)
         filled = (batch for batch in batches if len(batch))
         first = next(filled, None)
@@ -172,12 +179,14 @@ def of_block_size(batches: Iterator[Any]) -> Iterator[Any]:
         nbytes += batch.nbytes
         if nbytes >= BLOCK_NBYTES:
             table = pa.Table.from_batches(waiting)
-            rows = max(1, len(table) * BLOCK_NBYTES // nbytes)
+            rows = max(1, min(MAX_BATCH_ROWS, len(table) * BLOCK_NBYTES // nbytes))
             for start in range(0, len(table), rows):
                 yield table.slice(start, rows)
             waiting, nbytes = [], 0
     if waiting:
-        yield pa.Table.from_batches(waiting)
+        table = pa.Table.from_batches(waiting)
+        for start in range(0, len(table), MAX_BATCH_ROWS):
+            yield table.slice(start, MAX_BATCH_ROWS)
 
 
 def _documents(
@@ -187,9 +196,18 @@ def _documents(
     key: str,
     options: TextOptions,
 ) -> Iterator[Documents]:
+    nbytes, limit = 0, options.max_item_nbytes
     for table in tables:
         columns = {name: read_column(table, path) for name, path in paths.items()}
-        numbers = np.arange(done + 1, done + 1 + len(table), dtype=np.int64)
+        for rows in cut_shared(table, [*columns.values()], BLOCK_NBYTES):
+            part = {name: column[rows] for name, column in columns.items()}
+            numbers = np.arange(done + rows.start + 1, done + rows.stop + 1, dtype=np.int64)
+            if not len(numbers):
+                continue
+            documents = documents_of(Rows(part, numbers), key, options)
+            nbytes += documents.texts.nbytes
+            if limit is not None and nbytes > limit:
+                reason = f"its texts have more than the {limit:,} bytes that files may have"
+                raise SampleError(key, f"{reason}; raise --max-item-bytes")
+            yield documents
         done += len(table)
-        if len(table):
-            yield documents_of(Rows(columns, numbers), key, options)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from preprocess.errors import SampleError, SourceError
 from preprocess.folders import find_splits
-from preprocess.item_files import open_item
+from preprocess.item_files import check_nbytes, open_item
 from preprocess.items import Item, Listing
 from preprocess.sources import UNFINISHED, Wanted, list_folder, part_found
 from preprocess.texts.content import open_content
@@ -244,6 +244,7 @@ def cut_item(root: Path, item: Item, options: TextOptions) -> Sequence[Item]:
     if item.nbytes <= RANGE_NBYTES:
         return [item]
     try:
+        check_nbytes(item, options.max_item_nbytes)
         kind = kind_by_name(item.key) or _kind_by_content(root, item)
         if kind == "parquet":
             starts = _group_starts(root, item)

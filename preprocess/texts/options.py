@@ -1,8 +1,8 @@
 """How texts are read: the user's options."""
 
 import codecs
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import asdict, dataclass
+from typing import Any, Final
 
 from preprocess.spelling import Option, OptionError
 
@@ -29,6 +29,8 @@ class TextOptions:
             with U+FFFD.
         max_document_nbytes: Documents and records of more bytes are refused by name: each is held
             in memory whole, with its tokens.
+        max_item_nbytes: Files of more bytes, or that decompress to more, are refused by name; None
+            for any size: of a file no more is in memory than some blocks, or a document.
         follow_links: Take what symbolic links in the source point to.
     """
 
@@ -40,6 +42,7 @@ class TextOptions:
     encoding: str | None = None
     errors: str = "refuse"
     max_document_nbytes: int = MAX_DOCUMENT_NBYTES
+    max_item_nbytes: int | None = None
     follow_links: bool = False
 
     def __post_init__(self) -> None:
@@ -57,6 +60,10 @@ class TextOptions:
             raise OptionError(
                 Option("max_document_nbytes", self.max_document_nbytes), ": expected 1 or more"
             )
+        if self.max_item_nbytes is not None and self.max_item_nbytes < 1:
+            raise OptionError(
+                Option("max_item_nbytes", self.max_item_nbytes), ": expected 1 or more"
+            )
         if self.encoding is not None:
             try:
                 "".encode(self.encoding)
@@ -71,6 +78,13 @@ class TextOptions:
             f"{nbytes:,} bytes, documents may have {self.max_document_nbytes:,}; raise "
             "--max-document, or cut the text (--lines makes a document of each line of text files)"
         )
+
+    def recorded(self) -> dict[str, Any]:
+        """Return all of it, as JSON values."""
+        values = asdict(self)
+        if self.max_item_nbytes is None:
+            del values["max_item_nbytes"]  # datasets are older than this option
+        return values
 
     @property
     def replaces(self) -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from preprocess.errors import SampleError
-from preprocess.item_files import open_item
+from preprocess.item_files import check_nbytes, open_item
 from preprocess.items import Item
 from preprocess.texts.arrays import make_texts, texts_from_buffers, valid_utf8
 from preprocess.texts.content import invalid_utf8, open_content, open_text
@@ -39,6 +39,7 @@ def read_documents(root: Path, item: Item, options: TextOptions) -> Iterator[Doc
     """
     if item.nbytes == 0 and item.key.lower().endswith(COMPRESSED_ENDINGS):
         raise SampleError(item.key, "truncated: an empty file, which nothing compresses to")
+    check_nbytes(item, options.max_item_nbytes)
     kind = kind_by_name(item.key) or _kind_by_content(root, item)
     if kind == "json":
         yield from read_json(root, item, options)

@@ -148,6 +148,6 @@ class TokenOptions:
 
     def recorded(self) -> dict[str, Any]:
         """Return what changes bytes, as JSON values: neither engine nor where the tokenizer lay."""
-        values = asdict(self)
+        values = {**asdict(self), "text": self.text.recorded()}
         del values["engine"], values["tokenizer"]
         return values

@@ -28,7 +28,10 @@ IMAGES = {
     "shares": ("--validation", "0.4", "--split-seed", "3", "--stratify", "--transforms"),
     "buckets": ("--fit", "bucket", "--bucket-step", "4", "--bucket-ratio", "3", "--depth", "16"),
     "no labels": ("--labels", "none", "--background", "black", "--no-upscale", "--fit", "pad"),
-    "filter and limits": ("--filter", "lanczos", "--max-pixels", "9000", "--limit", "7"),
+    "filter and limits": (
+        *("--filter", "lanczos", "--max-pixels", "9000", "--limit", "7"),
+        *("--max-item-bytes", "1GB"),
+    ),
 }
 
 

@@ -59,6 +59,8 @@ def test_every_option_of_a_record_has_a_flag_of_its_command(command: str) -> Non
         ),
         (["tokens", "--tokenizer", "t", "--layout", "fixed"], "--length: layout fixed needs"),
         (["tokens", "--tokenizer", "t", "--max-document", "0"], "--max-document"),
+        (["tokens", "--tokenizer", "t", "--max-item-bytes", "0"], "--max-item-bytes"),
+        (["table", "--max-item-bytes", "x"], "--max-item-bytes"),
         (["tokens", "--tokenizer", "t", "--pair-key", "b"], "--pair-key b: only with layout fixed"),
         (
             ["tokens", "--tokenizer", "t", "--layout", "chat", "--chat-day", "x"],

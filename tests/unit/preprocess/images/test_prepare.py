@@ -1,3 +1,4 @@
+import os
 import warnings
 from pathlib import Path
 from typing import Any
@@ -112,6 +113,7 @@ def test_a_flat_folder_has_no_label(tmp_path: Path) -> None:
         ({"sizes": ((8, 8),), "resample": "nearest"}, "resample='nearest'"),
         ({"sizes": ((8, 8),), "background": "pink"}, "background='pink'"),
         ({"sizes": ((8, 8),), "max_pixels": 0}, "max_pixels=0"),
+        ({"sizes": ((8, 8),), "max_item_nbytes": 0}, "max_item_nbytes=0"),
     ],
 )
 def test_options_outside_their_range_name_what_is_allowed(
@@ -126,6 +128,32 @@ def test_pictures_over_max_pixels_are_refused_by_name(tmp_path: Path) -> None:
     options = ImageOptions(sizes=((8, 8),), max_pixels=1599)
     with pytest.raises(SourceError, match=r"ant/0000\.jpg: .* more than 1,599 \(`max_pixels`\)"):
         images_to_shards(tmp_path / "photos", tmp_path / "out", options)
+
+
+def test_files_over_max_item_nbytes_are_refused_by_name_unread(tmp_path: Path) -> None:
+    photos, masks = tmp_path / "photos", tmp_path / "masks"
+    write_image_tree(photos, ["ant"], 3, size=(40, 40))
+    for path in sorted((photos / "ant").iterdir()):
+        mask = masks / "ant" / f"{path.stem}.png"
+        mask.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("L", (40, 40)).save(mask)
+    for large in (photos / "ant/0000.jpg", masks / "ant/0001.png"):
+        os.truncate(large, 2_000_000_001)  # takes no room on the disk
+    for copy in ("ant/0003.jpg", "ant/0004.jpg"):  # of one size: looked at for copies
+        (photos / copy).touch()
+        os.truncate(photos / copy, 40_000_000_000)
+    report = images_to_shards(
+        photos, tmp_path / "out", ImageOptions(sizes=((8, 8),), masks=masks), RunOptions()
+    )
+    skipped = dict(report.skipped)
+    large = "2,000,000,001 bytes, files may have 2,000,000,000; raise --max-item-bytes"
+    assert skipped["ant/0000.jpg"] == large
+    assert skipped["ant/0001.jpg"] == f"its mask ant/0001.png: {large}"
+    assert "40,000,000,000 bytes" in skipped["ant/0003.jpg"]
+    assert (sorted(skipped), sum(report.samples.values())) == (
+        ["ant/0000.jpg", "ant/0001.jpg", "ant/0003.jpg", "ant/0004.jpg"],
+        1,
+    )
 
 
 def test_many_small_files_on_many_cores_go_to_processes(tmp_path: Path) -> None:

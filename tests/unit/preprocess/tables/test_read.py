@@ -227,3 +227,20 @@ def test_an_empty_compressed_file_is_refused(tmp_path: Path) -> None:
     item = Item("a.csv.gz", 0, (tmp_path / "a.csv.gz").stat().st_mtime_ns)
     with pytest.raises(SampleError, match="truncated"):
         list(read_blocks(tmp_path, item, TableOptions()))
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.csv.gz", "a.jsonl", "a.jsonl.gz", "a.parquet"])
+def test_a_file_that_is_or_becomes_too_large_is_refused_by_name(name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    if name == "a.parquet":
+        pa.parquet.write_table(pa.table({"a": [*range(9_000)]}), path)
+        limit = path.stat().st_size - 1
+    else:
+        text = b"a,b\n" + b"1,2\n" * 9_000 if "csv" in name else b'{"a": 1}\n' * 9_000
+        write(tmp_path, name, gzip.compress(text) if name.endswith("gz") else text)
+        limit = len(text) - 1
+    with pytest.raises(SampleError, match=r"bytes.* files may have.*raise --max-item-bytes") as got:
+        read(path, max_item_nbytes=limit)
+    assert got.value.key == name
+    assert sum(len(block.table) for block in read(path, max_item_nbytes=limit + 1)) == 9_000
+    assert "max_item_nbytes" not in TableOptions().recorded()

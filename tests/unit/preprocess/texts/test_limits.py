@@ -1,10 +1,16 @@
-"""Documents that are too long are refused by name, and everything around them is kept."""
+"""Documents and files that are too long are refused by name, all around them is kept."""
 
+import bz2
 import gzip
 import json
+import lzma
+from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa  # noqa: TID253 - a test may load what it compares with
+import pyarrow.parquet as pq  # noqa: TID253 - a test may load what it compares with
 import pytest
+import zstandard  # noqa: TID253 - a test may load what it compares with
 
 from preprocess.errors import SampleError
 from preprocess.texts.read import TextOptions, list_texts, read_documents
@@ -64,3 +70,55 @@ def test_a_file_that_is_too_long_is_refused_with_what_can_be_done(tmp_path: Path
 def test_a_limit_must_leave_room_for_something() -> None:
     with pytest.raises(ValueError, match="max_document_nbytes=0"):
         TextOptions(max_document_nbytes=0)
+
+
+COMPRESSED: dict[str, Callable[[bytes], bytes]] = {
+    "": bytes,
+    ".gz": gzip.compress,
+    ".bz2": bz2.compress,
+    ".xz": lzma.compress,
+    ".zst": lambda data: zstandard.ZstdCompressor().compress(data),
+}
+RECORDS = {
+    "a.txt": b"one\n" * 40_000,
+    "a.jsonl": records(*["one"] * 10_000),
+    "a.csv": b"text\n" + b"one\n" * 40_000,
+}
+
+
+@pytest.mark.parametrize("compressed", COMPRESSED)
+@pytest.mark.parametrize("name", [*RECORDS, "a.parquet"])
+def test_a_file_that_is_or_becomes_too_large_is_refused_by_name(
+    name: str, compressed: str, tmp_path: Path
+) -> None:
+    if name == "a.parquet":
+        pq.write_table(pa.table({"text": [str(n) * 9 for n in range(10_000)]}), tmp_path / name)
+        data = (tmp_path / name).read_bytes()
+        limit = 400_000  # of its texts; the file itself has fewer
+        assert len(data) < limit
+    else:
+        data = RECORDS[name]
+        limit = len(data) - 1
+    path = tmp_path / f"{name}{compressed}"
+    path.write_bytes(COMPRESSED[compressed](data))
+    with pytest.raises(SampleError, match=r"bytes.* files may have.*raise --max-item-bytes") as got:
+        read(path, TextOptions(max_item_nbytes=limit))
+    assert got.value.key == path.name
+    whole = read(path, TextOptions())
+    assert whole[0]
+    assert read(path, TextOptions(max_item_nbytes=2 * limit)) == whole
+
+
+def test_a_small_file_that_never_stops_to_decompress_is_read_no_further(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl.gz"
+    member = gzip.compress(b'{"text": "x"}\n' * 1_000_000, 9)
+    path.write_bytes(member * 100)  # 1.4 GB
+    with pytest.raises(SampleError, match=r"decompressed from gzip it has more than the 5,000,000"):
+        read(path, TextOptions(max_item_nbytes=5_000_000))
+
+
+def test_a_limit_on_files_changes_what_is_recorded_only_where_it_is_given() -> None:
+    assert "max_item_nbytes" not in TextOptions().recorded()
+    assert TextOptions(max_item_nbytes=5).recorded()["max_item_nbytes"] == 5
+    with pytest.raises(ValueError, match="max_item_nbytes=0"):
+        TextOptions(max_item_nbytes=0)

@@ -1,0 +1,155 @@
+"""Values that many rows share: a few kB of Parquet or Arrow stand for as many GB of text."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet
+
+_BATCH_NBYTES: Final = 1 << 26
+"""What a batch of rows may take in memory if every row has the longest of the values."""
+
+_DICTIONARY: Final = frozenset({"PLAIN_DICTIONARY", "RLE_DICTIONARY"})
+
+_VIEW_WORDS: Final = 4
+"""Of 32 bits, in what Arrow has of each string of a view; the first is its length."""
+
+_PREFIXES: Final = "DELTA_BYTE_ARRAY"
+"""Values begin with what the one before has."""
+
+
+def most_rows(
+    source: Any, file: "pyarrow.parquet.ParquetFile", groups: Iterable[int], names: Sequence[str]
+) -> int | None:
+    """Return how many rows of Parquet can be read at once, whatever values they share.
+
+    Args:
+        source: What the file is read from.
+        file: Its metadata.
+        groups: Of rows, that will be read.
+        names: Columns, or paths to what is within them, that will be read as they are.
+
+    Returns:
+        Rows; None where that is no limit.
+    """
+    most: int | None = None
+    for index in groups:
+        group = file.metadata.row_group(index)
+        nbytes = 0  # that a row may take
+        for number in range(group.num_columns):
+            column = group.column(number)
+            if any(f"{column.path_in_schema}.".startswith(f"{name}.") for name in names):
+                values = -(-column.num_values // max(1, group.num_rows))  # a row has, on average
+                nbytes += values * _longest(source, file, index, number)
+        if nbytes * group.num_rows > _BATCH_NBYTES:
+            most = min(most or group.num_rows, max(1, _BATCH_NBYTES // nbytes))
+    return most
+
+
+def _longest(
+    source: Any, file: "pyarrow.parquet.ParquetFile", group_index: int, number: int
+) -> int:
+    """Return the bytes of the longest value that rows of a column may share; 0 if none do."""
+    column = file.metadata.row_group(group_index).column(number)
+    encodings = set(column.encodings)
+    nbytes: int = column.total_uncompressed_size
+    in_dictionary = not _DICTIONARY.isdisjoint(encodings)
+    if column.physical_type == "FIXED_LEN_BYTE_ARRAY":
+        return int(file.schema.column(number).length) if in_dictionary else 0
+    if column.physical_type != "BYTE_ARRAY" or not (in_dictionary or _PREFIXES in encodings):
+        return 0
+    if _PREFIXES in encodings or column.num_values * nbytes <= _BATCH_NBYTES:
+        return nbytes
+    return _longest_in_dictionary(source, file, group_index, column.path_in_schema) or nbytes
+
+
+def _longest_in_dictionary(
+    source: Any, file: "pyarrow.parquet.ParquetFile", group: int, path: str
+) -> int:
+    """Return the bytes of the longest value in the dictionary of a column; 0 if it is not known."""
+    import pyarrow.compute as pc
+    import pyarrow.parquet
+
+    with pyarrow.parquet.ParquetFile(
+        source, metadata=file.metadata, read_dictionary=[path], page_checksum_verification=True
+    ) as with_dictionary:
+        batches = with_dictionary.iter_batches(
+            batch_size=1, row_groups=[group], columns=[path], use_threads=False
+        )
+        found = next(batches, None)
+        values = None if found is None else _innermost(found.column(0))
+    if values is None or not len(values.dictionary):
+        return 0
+    return int(pc.max(pc.binary_length(values.dictionary)).as_py() or 0)
+
+
+def _innermost(array: "pa.Array") -> Any:
+    """Return the dictionary array within structs and lists; None if there is none."""
+    import pyarrow as pa
+
+    while not pa.types.is_dictionary(array.type):
+        if pa.types.is_struct(array.type):
+            array = array.field(0)
+        elif hasattr(array, "values"):
+            array = array.values
+        else:
+            return None
+    return array
+
+
+def cut_shared(table: Any, columns: Sequence[Any], nbytes: int) -> Iterator[slice]:
+    """Yield the rows of a table in parts whose texts, each row with its own, have some bytes.
+
+    Args:
+        table: Of Arrow.
+        columns: Its columns that will be made texts.
+        nbytes: Of a part, unless one row has more.
+    """
+    lengths = [found for column in columns if (found := _shared_lengths(column)) is not None]
+    if not lengths:
+        yield slice(0, len(table))
+        return
+    ends = np.cumsum(np.sum(lengths, axis=0))
+    start = 0
+    while start < len(table):
+        before = ends[start - 1] if start else 0
+        stop = max(start + 1, int(np.searchsorted(ends, before + nbytes, side="right")))
+        yield slice(start, stop)
+        start = stop
+
+
+def _shared_lengths(column: Any) -> Any:
+    """Return [N] int64, the bytes of each value of a column whose rows may share them; else None.
+
+    Lengths that damaged views or indices have are not told from others here.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_dictionary(column.type):
+        if not _has_lengths(column.type.value_type):
+            return None
+        found = pc.take(pc.binary_length(column.dictionary), column.indices, boundscheck=True)
+        return found.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+    if is_view(column.type):
+        views = np.frombuffer(column.buffers()[1], "<i4").reshape(-1, _VIEW_WORDS)
+        lengths = views[column.offset : column.offset + len(column), 0]
+        return np.maximum(lengths, 0).astype(np.int64)
+    return None
+
+
+def is_view(kind: Any) -> bool:
+    """Return whether a type of Arrow is of texts that may lie in the same bytes."""
+    import pyarrow as pa
+
+    return bool(pa.types.is_string_view(kind) or pa.types.is_binary_view(kind))
+
+
+def _has_lengths(kind: Any) -> bool:
+    import pyarrow as pa
+
+    plain = (pa.types.is_string, pa.types.is_binary, pa.types.is_large_string)
+    return any(is_kind(kind) for is_kind in (*plain, pa.types.is_large_binary))
