@@ -88,8 +88,16 @@ class Recipe(Protocol):
         """Whether every item is one sample of fixed size, unless it is bad."""
         ...
 
+    @property
+    def share(self) -> float:
+        """Share of the samples of its items that it keeps: 1 unless other recipes have the rest."""
+        ...
+
     def expected_nbytes(self, item: Item) -> int:
-        """Return the bytes that the samples of an item take; exact where it is one sample."""
+        """Return the bytes that the samples of an item take; exact where it is one sample.
+
+        Those of all recipes that share it.
+        """
         ...
 
     def refusal(self, tallies: Mapping[str, tuple[int, ...]]) -> str | None:

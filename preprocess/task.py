@@ -63,7 +63,8 @@ class ShardTask:
         """Bytes that the shard's files will have if no item is skipped; else an estimate."""
         container, count = CONTAINERS[self.container], len(self.items)
         if self.capacity is None or any(column.in_chunks for column in self.columns()):
-            return sum(self.recipe.expected_nbytes(item) for item in self.items)
+            nbytes = sum(self.recipe.expected_nbytes(item) for item in self.items)
+            return round(nbytes * self.recipe.share)
         return sum(container.shard_nbytes(c, count, self.capacity) for c in self.columns())
 
     def columns(self) -> list[FieldSpec]:

@@ -75,6 +75,11 @@ class DigestRecipe:
     def one_to_one(self) -> bool:
         return not any(field.has_offsets for field in self.fields())
 
+    @property
+    def share(self) -> float:
+        """All samples are its own."""
+        return 1.0
+
     def expected_nbytes(self, item: Item) -> int:
         return sum(field.nbytes for field in self.fields())
 

@@ -104,6 +104,11 @@ class RecordRecipe:
     def one_to_one(self) -> bool:
         return self.rows is None
 
+    @property
+    def share(self) -> float:
+        """All samples are its own."""
+        return 1.0
+
     def expected_nbytes(self, item: Item) -> int:
         return self.fields()[0].nbytes * (self.rows or 1)
 

@@ -130,6 +130,11 @@ class ImageRecipe:
         of_any_length = chosen.is_variable or chosen.boxes is not None or chosen.store == "jpeg"
         return chosen.pages == "first" and not of_any_length
 
+    @property
+    def share(self) -> float:
+        """All samples are its own."""
+        return 1.0
+
     def expected_nbytes(self, item: Item) -> int:
         """Return the bytes of one sample, or an estimate where sizes or pages differ."""
         return expected_nbytes(self.chosen, self.fields(), item)

@@ -94,6 +94,11 @@ class TableRecipe:
         """An item is any number of records."""
         return False
 
+    @property
+    def share(self) -> float:
+        """All samples are its own."""
+        return 1.0
+
     def expected_nbytes(self, item: Item) -> int:
         """Return the bytes of an item's records."""
         return item.nbytes

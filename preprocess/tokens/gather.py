@@ -65,6 +65,11 @@ class GatherRecipe:
         """A range holds any number of documents."""
         return False
 
+    @property
+    def share(self) -> float:
+        """All samples are its own."""
+        return 1.0
+
     def expected_nbytes(self, item: Item) -> int:
         """Return about the bytes of an item's samples."""
         return item.nbytes

@@ -82,6 +82,14 @@ class TokenRecipe:
         """A file holds any number of documents."""
         return False
 
+    @property
+    def share(self) -> float:
+        """Share of the documents that are in the split."""
+        if self.split is None:
+            return 1.0
+        first, end = self.chosen.bounds()[self.split]
+        return (end - first) / SPLIT_STEPS
+
     def expected_nbytes(self, item: Item) -> int:
         """Return a guess at the bytes of an item's samples."""
         return 1 + self.tokens_nbytes(item.part_nbytes or item.nbytes)

@@ -224,6 +224,17 @@ def test_a_dry_run_writes_nothing(tmp_path: Path, prepared: Callable[..., Any]) 
     assert sorted(tmp_path.rglob("*")) == before
 
 
+def test_a_dry_run_counts_each_document_in_one_split(
+    tmp_path: Path, prepared: Callable[..., Any]
+) -> None:
+    write_jsonl(tmp_path / "in/long.jsonl", ["some more words"] * 5_000)
+    whole = json.loads(prepared("--dry-run", "--json").stdout)["nbytes"]
+    shares = ("--validation", "0.25", "--test", "0.25")
+    cut = json.loads(prepared("--dry-run", "--json", *shares).stdout)["nbytes"]
+    assert whole > 50_000
+    assert abs(cut - whole) <= 2  # rounded split by split
+
+
 def test_the_report_counts_documents_and_those_that_were_skipped(
     tmp_path: Path, prepared: Callable[..., Any]
 ) -> None:
