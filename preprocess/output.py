@@ -4,8 +4,6 @@ import contextlib
 import os
 import shutil
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -24,7 +22,7 @@ from loaders.format.spec import Manifest
 from preprocess.asked_for import note_begun
 from preprocess.described import group_names, refuse_collisions
 from preprocess.differences import difference, difference_begun
-from preprocess.errors import NoSpaceError, OutputError, free_nbytes, output_error
+from preprocess.errors import OutputError, output_error
 from preprocess.in_work import remove_notes
 from preprocess.locks import try_lock
 from preprocess.plan import Plan
@@ -36,15 +34,11 @@ from preprocess.removal import (
     read_run_hash,
     remove_dataset,
 )
-from preprocess.report import human_nbytes
 from preprocess.skipped import read_skipped_lines
 from preprocess.staged import put_staged, settle
 from preprocess.task import OWNER
 
 _LOCK: Final = "lock"
-
-_RESERVE: Final = 1_000_000
-"""Bytes needed beside the shards, and a hundredth of theirs, for manifests and file tables."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,46 +253,6 @@ def _lock(work: Path) -> int:
 def _clear_temporary(out: Path) -> None:
     for path in (out / WORK).glob(f"{TEMPORARY}*"):
         path.unlink(missing_ok=True)
-
-
-def check_room(out: Path, nbytes: int) -> None:
-    """Refuse to begin what the disk cannot hold.
-
-    Args:
-        out: The output folder; the nearest folder above it if it is not there yet.
-        nbytes: Bytes of shards to be written, less those to be removed before.
-
-    Raises:
-        OutputError: Fewer bytes are free than will be written.
-    """
-    free, needed = free_nbytes(out), _needed(nbytes)
-    if needed > free:
-        raise OutputError(
-            f"{out}: {human_nbytes(needed)} to be written, "
-            f"{human_nbytes(free)} free; make room, use smaller or fewer sizes, or another disk"
-        )
-
-
-@contextmanager
-def saying_what_is_wanted(wanted: Callable[[], int]) -> Iterator[None]:
-    """Let the error of a disk that fills up say how much room is wanted.
-
-    Args:
-        wanted: Bytes of shards or other data that are still to be written, about.
-
-    Raises:
-        NoSpaceError: With that.
-    """
-    try:
-        yield
-    except NoSpaceError as error:
-        left = f"about {_needed(wanted()):,} bytes are still to be written"
-        raise NoSpaceError(f"{error}; {left}") from error
-
-
-def _needed(nbytes: int) -> int:
-    """Return the bytes that shards of so many take with all that lies beside them."""
-    return nbytes + max(0, nbytes) // 100 + _RESERVE
 
 
 def replaced_nbytes(plan: Plan) -> int:

@@ -28,11 +28,12 @@ from preprocess.errors import OutputError, SourceError, output_error
 from preprocess.fatal import leave_out
 from preprocess.images.prepare import plan_images
 from preprocess.item_record import read_record
-from preprocess.output import check_room, hold, saying_what_is_wanted
+from preprocess.output import hold
 from preprocess.plan import Plan, RunOptions
 from preprocess.receipt import Receipt
 from preprocess.recorded import Moved, Recorded
 from preprocess.report import Report, read_aside
+from preprocess.room import check_room, saying_what_is_wanted
 from preprocess.run import report_of
 from preprocess.spelling import in_python
 from preprocess.tables.prepare import plan_table, run_table

@@ -11,18 +11,17 @@ from preprocess.errors import SourceError
 from preprocess.fatal import without_fatal
 from preprocess.interrupts import ended_once
 from preprocess.output import (
-    check_room,
     claim,
     clear_finished,
     find_complete,
     replaced_nbytes,
-    saying_what_is_wanted,
 )
 from preprocess.plan import Plan, RunOptions
 from preprocess.receipt import Receipt
 from preprocess.recipe import REDONE
 from preprocess.removal import remove_dataset
 from preprocess.report import Report
+from preprocess.room import check_room, saying_what_is_wanted
 from preprocess.stats import merge_tallies
 from preprocess.task import ShardTask, read_receipt, retract
 from preprocess.workers import OnProgress, write_shards

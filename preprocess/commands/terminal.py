@@ -20,9 +20,10 @@ from preprocess.commands.described import (
 )
 from preprocess.errors import OutputError
 from preprocess.items import printable
-from preprocess.output import check_room, find_complete, replaced_nbytes
+from preprocess.output import find_complete, replaced_nbytes
 from preprocess.plan import Plan
 from preprocess.report import human_nbytes
+from preprocess.room import check_room
 from preprocess.run import OnProgress
 from preprocess.task import read_receipt
 

@@ -9,9 +9,10 @@ from typing import Any
 
 from preprocess.errors import OutputError
 from preprocess.items import Listing
-from preprocess.output import check_paths, check_room, find_complete, saying_what_is_wanted
+from preprocess.output import check_paths, find_complete
 from preprocess.plan import RunOptions
 from preprocess.report import Report
+from preprocess.room import check_room, saying_what_is_wanted
 from preprocess.run import OnProgress, Runner, run
 from preprocess.spelling import in_python
 from preprocess.tables.frames import frame_listing, is_frame, spill_frame

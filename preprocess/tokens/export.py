@@ -9,7 +9,7 @@ from loaders.format.columns import open_column
 from loaders.format.spec import Manifest, read_manifest
 from loaders.format.split_spec import SplitSpec
 from preprocess.errors import OutputError, SourceError
-from preprocess.output import check_room, saying_what_is_wanted
+from preprocess.room import check_room, saying_what_is_wanted
 from preprocess.tokens.files import (
     Exported,
     LlmcModel,

@@ -19,10 +19,11 @@ from loaders.format.spec import Manifest, read_manifest
 from preprocess.commit import read_skipped
 from preprocess.errors import OutputError, SampleError, SourceError
 from preprocess.items import Item
-from preprocess.output import check_room, claim, find_complete, replaced_nbytes
+from preprocess.output import claim, find_complete, replaced_nbytes
 from preprocess.plan import Plan, RunOptions
 from preprocess.recipe import REDONE, cut_items
 from preprocess.report import Report
+from preprocess.room import check_room
 from preprocess.run import OnProgress, Runner, run
 from preprocess.task import read_receipt
 from preprocess.tokens.documents import StoredDocuments

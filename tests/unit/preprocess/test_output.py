@@ -14,10 +14,11 @@ from loaders.format.containers import CONTAINERS
 from loaders.format.files import MANIFEST, REPORT, SKIPPED, WORK
 from loaders.format.spec import Container, read_manifest
 from preprocess.errors import OutputError
-from preprocess.output import check_paths, check_room, claim
+from preprocess.output import check_paths, claim
 from preprocess.plan import RunOptions
 from preprocess.removal import dataset_files
 from preprocess.report import Report
+from preprocess.room import check_room
 from preprocess.run import run
 from preprocess.shard_writer import write_shard
 from preprocess.threads import Stopped
