@@ -6,6 +6,7 @@ its header and never by trying: what one decoder refuses is not given to a laxer
 
 import struct
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -13,12 +14,12 @@ from numpy.typing import NDArray
 
 from preprocess.errors import SampleError
 from preprocess.images.bmp import with_read_palette
-from preprocess.images.deep import deep_png_samples
+from preprocess.images.deep import deep_jpeg2000_samples, deep_png_samples
 from preprocess.images.finish import Picture, Stored, finish
 from preprocess.images.formats import explain_refusal, sniff_format
 from preprocess.images.headers import (
     is_deep_avif,
-    is_deep_jpeg2000,
+    jpeg2000_bits,
     read_png_header,
     read_webp_header,
 )
@@ -201,9 +202,15 @@ def _decode_avif(data: bytes, policy: DecodePolicy) -> Stored:
 
 
 def _decode_jpeg2000(data: bytes, policy: DecodePolicy) -> Stored:
+    bits = max(jpeg2000_bits(data), default=8)
+    if bits > 16:
+        raise ValueError(f"samples of {bits} bits are not supported in JPEG 2000")
     stored = decode_with_pillow(data, "JPEG2000", policy)
-    if policy.depth == 16 and stored.samples.dtype == np.uint8 and is_deep_jpeg2000(data):
-        raise ValueError(deeper_than_8("JPEG 2000 in colour"))
+    if stored.samples.dtype == np.uint16:  # grey, of which Pillow moves the first bit to the left
+        return replace(stored, peak=(2**bits - 1) << (16 - bits))
+    if bits > 8:
+        samples = deep_jpeg2000_samples(data, bits, stored.samples)
+        return replace(stored, samples=samples, peak=2**bits - 1)
     return stored
 
 

@@ -1,4 +1,4 @@
-"""Colours of 16 bits, of which Pillow gives the upper bytes alone.
+"""Colours of more than 8 bits, of which Pillow gives 8 alone.
 
 OpenCV reads them whole, and some layouts wrongly: so what it gives counts where its upper bytes are
 the very samples of Pillow, which also sees damage that OpenCV passes over.
@@ -57,6 +57,36 @@ def deep_tiff_samples(
         if _agree(candidate, upper):  # further samples than Pillow's have no meaning
             return np.ascontiguousarray(candidate[:, :, : upper.shape[2]])
     return None
+
+
+def deep_jpeg2000_samples(data: bytes, bits: int, upper: NDArray[np.uint8]) -> NDArray[np.uint16]:
+    """Return the samples of a JPEG 2000 of more than 8 bits: [H, W, 3 or 4] in 0..2**bits - 1.
+
+    Args:
+        data: The file.
+        bits: Of every sample.
+        upper: [H, W, 3 or 4], what Pillow has read: rounded to 8 bits, white as 256, which is 0.
+
+    Raises:
+        ValueError: OpenCV cannot tell them.
+    """
+    import cv2
+
+    try:
+        found: Any = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED)
+    except cv2.error:
+        found = None
+    if found is not None and found.ndim == 2:
+        found = np.dstack([found] * 3)
+    found = _rgb_order(found)
+    if found is not None and found.shape == upper.shape and found.max() < 2**bits:
+        beyond = upper - (found >> (bits - 8)).astype(np.uint8)  # modulo 256
+        if (beyond <= 1).all():
+            return np.asarray(found)
+    raise ValueError(
+        "its samples of more than 8 bits are laid out as no decoder here reads them whole; convert "
+        "it to PNG or TIFF"
+    )
 
 
 def _rgb_order(found: Any) -> NDArray[np.uint16] | None:

@@ -137,17 +137,17 @@ def is_deep_avif(data: bytes) -> bool:
     return False
 
 
-def is_deep_jpeg2000(data: bytes) -> bool:
-    """Say whether a component of a JPEG 2000 has more than 8 bits.
+def jpeg2000_bits(data: bytes) -> tuple[int, ...]:
+    """Return the bits of each component of a JPEG 2000; none if its header is not whole.
 
     Source:
         ISO/IEC 15444-1 section A.5.1 (SIZ: Csiz and Ssiz).
     """
     size = data.find(b"\xff\x4f\xff\x51") + 2
     if size < 2 or size + 40 > len(data):
-        return False
+        return ()
     count = int.from_bytes(data[size + 38 : size + 40], "big")
-    return any((bits & 0x7F) >= 8 for bits in data[size + 40 : size + 40 + 3 * count : 3])
+    return tuple((bits & 0x7F) + 1 for bits in data[size + 40 : size + 40 + 3 * count : 3])
 
 
 def read_webp_header(data: bytes) -> WebpHeader:

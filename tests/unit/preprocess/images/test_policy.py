@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from PIL import Image, ImageCms  # noqa: TID253 - a test may load what it compares with
@@ -270,12 +270,56 @@ def test_16_bits_under_a_profile_that_changes_them_are_refused_by_name() -> None
     np.testing.assert_array_equal(decode_image(same, key="k", policy=DEEP), deep_photo(3))
 
 
-def test_a_deep_jpeg_2000_of_colour_is_refused_at_16_bits() -> None:
-    data = bytearray(encode(Image.fromarray(photo()), "JPEG2000", no_jp2=True))
+def deep_jpeg2000(samples: NDArray[Any], bits: int) -> bytes:
+    """A lossless JPEG 2000 of so many bits, out of OpenCV, which writes 16 of them.
+
+    Values are stored less half their range, so that those of fewer bits have another middle.
+    """
+    import cv2
+
+    moved = (samples.astype(np.int64) + 2**15 - 2 ** (bits - 1)).astype(np.uint16)
+    order = [2, 1, 0, 3][: samples.shape[2]] if samples.shape[2] > 1 else [0]
+    whole = [cv2.IMWRITE_JPEG2000_COMPRESSION_X1000, 1000]
+    done, encoded = cv2.imencode(".jp2", np.ascontiguousarray(moved[:, :, order]), whole)
+    assert done
+    data = bytearray(encoded.tobytes())
+    place = data.index(b"\xff\x4f\xff\x51") + 42
+    for channel in range(samples.shape[2]):
+        assert data[place + 3 * channel] == 15
+        data[place + 3 * channel] = bits - 1
+    data[data.index(b"ihdr") + 14] = bits - 1
+    return bytes(data)
+
+
+@pytest.mark.parametrize("channels", [1, 3, 4])
+@settings(max_examples=16)
+@given(bits=st.integers(9, 16), seed=st.integers(0, 99))
+def test_deep_jpeg_2000_is_whole_at_16_bits_and_rounded_at_8(
+    channels: int, bits: int, seed: int
+) -> None:
+    peak = 2**bits - 1
+    samples = np.random.default_rng(seed).integers(0, peak + 1, (40, 36, channels))
+    samples[:3] = peak  # white
+    data = deep_jpeg2000(samples, bits)
+    wanted = samples.repeat(3, 2) if channels == 1 else samples
+    alpha: Any = "keep" if channels == 4 else "over"
+    for levels, depth in ((255, 8), (65535, 16)):
+        policy = DecodePolicy(depth=depth, alpha=alpha)  # type: ignore[arg-type]
+        found = decode_image(data, key="k", policy=policy)
+        np.testing.assert_array_equal(found, (wanted * levels + peak // 2) // peak)
+
+
+def test_a_deep_jpeg_2000_that_no_decoder_reads_whole_is_refused() -> None:
+    data = bytearray(encode(Image.fromarray(photo()).convert("LA"), "JPEG2000", no_jp2=True))
     place = data.index(b"\xff\x51") + 40
-    data[place] = data[place + 3] = data[place + 6] = 11
-    with pytest.raises(SampleError, match="JPEG 2000"):
-        decode_image(bytes(data), key="k", policy=DEEP)
+    data[place] = data[place + 3] = 11
+    for depth in (8, 16):
+        policy = DecodePolicy(depth=depth)  # type: ignore[arg-type]
+        with pytest.raises(SampleError, match="JPEG2000: its samples of more than 8 bits"):
+            decode_image(bytes(data), key="k", policy=policy)
+    data[place] = 16
+    with pytest.raises(SampleError, match="samples of 17 bits are not supported"):
+        decode_image(bytes(data), key="k")
 
 
 def pages_tiff(kinds: list[int]) -> bytes:
