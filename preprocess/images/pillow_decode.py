@@ -26,6 +26,7 @@ _GREY_MODES: Final = frozenset({"1", "L", "LA", "La"})
 
 # Source: TIFF 6.0, sections 8 and 12 for the numbers of tags; ICC.1 annex B.3 for the profile's.
 _SUBFILE, _BITS, _PHOTOMETRIC, _ICC = 254, 258, 262, 34675
+_PLANES, _SIGNS = 284, 339
 _OF_ANOTHER_PAGE: Final = 0b101
 """Bits of NewSubfileType: a page at lower resolution, a transparency mask."""
 
@@ -87,8 +88,11 @@ def decode_tiff(data: bytes, policy: DecodePolicy) -> Iterator[tuple[int, Stored
                 continue
             check_pixels(image.width, image.height, policy.max_pixels)
             orientation = int(tags.get(0x0112, 1))
+            tiles = image.tile  # type: ignore[attr-defined]  # ImageFile alone has it
+            is_plain = all(tile[0] == "raw" for tile in tiles)
             image.load()  # turns it upright by itself
             stored = _read(image, policy, 8)
+            _check_tiff(image, stored.samples, is_plain=is_plain)
             if _is_deep(image) and stored.samples.dtype == np.uint8:
                 deep = deep_tiff_samples(data, number, stored.samples, orientation)
                 if deep is None and policy.depth == 16:
@@ -99,6 +103,28 @@ def decode_tiff(data: bytes, policy: DecodePolicy) -> Iterator[tuple[int, Stored
                 if deep is not None:
                     stored = replace(stored, samples=deep)
             yield number, stored
+
+
+def _check_tiff(image: "Image.Image", samples: NDArray[Any], *, is_plain: bool) -> None:
+    """Refuse what Pillow takes for something else.
+
+    Args:
+        image: The page, loaded.
+        samples: Of it.
+        is_plain: Pillow itself has read it, not libtiff.
+
+    Raises:
+        ValueError: Samples are negative, which it takes for large ones; or of 16 bits in planes,
+            which it takes for 8.
+    """
+    tags = _tags(image)
+    if is_plain and _is_deep(image) and tags.get(_PLANES) == 2 and samples.dtype == np.uint8:
+        raise ValueError(
+            "its 16-bit samples lie uncompressed in a plane a colour, which no decoder here reads; "
+            "convert it to another layout"
+        )
+    if 2 in tags.get(_SIGNS, ()) and samples.dtype == np.uint8 and samples.max() > 127:
+        raise ValueError("its samples are signed, and some of them are negative")
 
 
 def _tags(image: "Image.Image") -> Any:

@@ -244,6 +244,37 @@ def test_16_bit_tiffs_of_colour_are_whole_and_upright(channels: int, orientation
     np.testing.assert_array_equal(found, np.rint(upright / 257).astype(np.uint8))
 
 
+def test_16_bit_tiffs_of_a_plane_a_colour_are_refused_where_pillow_takes_them_for_8() -> None:
+    samples = deep_photo(3)
+    planes = np.ascontiguousarray(samples.transpose(2, 0, 1)).astype("<u2")
+    data = deep_tiff(samples).replace(samples.astype("<u2").tobytes(), planes.tobytes())
+    count = struct.unpack_from("<H", data, start := struct.unpack_from("<I", data, 4)[0])[0]
+    entries = {
+        entry[0]: entry
+        for at in range(start + 2, start + 2 + 12 * count, 12)
+        for entry in [struct.unpack_from("<HHII", data, at)]
+    }
+    place, nbytes = start + 2 + 12 * count + 4, planes[0].nbytes
+    entries |= {273: (273, 4, 3, place), 279: (279, 4, 3, place + 12), 284: (284, 3, 1, 2)}
+    data = data[: start + 2] + b"".join(struct.pack("<HHII", *e) for e in entries.values())
+    data += bytes(4) + struct.pack("<3I", *(8 + k * nbytes for k in range(3)))
+    data += struct.pack("<3I", *[nbytes] * 3)
+    for policy in (DecodePolicy(), DEEP):
+        with pytest.raises(SampleError, match="16-bit samples lie uncompressed in a plane"):
+            decode_image(data, key="k", policy=policy)
+
+
+@pytest.mark.parametrize("values", [range(128), range(-128, 128)])
+def test_a_signed_tiff_is_taken_if_no_sample_is_negative(values: range) -> None:
+    samples = np.array([values], np.int8)
+    data = encode(Image.fromarray(samples.view(np.uint8)), "TIFF", tiffinfo={339: 2})
+    if min(values) < 0:
+        with pytest.raises(SampleError, match="some of them are negative"):
+            decode_image(data, key="k")
+    else:
+        assert decode_image(data, key="k")[0, :, 0].tolist() == list(values)
+
+
 def test_16_bit_colours_with_alpha_are_composited_in_16_bits() -> None:
     samples = deep_photo(4)
     found = decode_image(deep_png(samples), key="k", policy=DEEP)
