@@ -5,7 +5,7 @@ its header and never by trying: what one decoder refuses is not given to a laxer
 """
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -34,8 +34,14 @@ __all__ = ["decode_image", "decode_pictures"]
 
 # Huffman and arithmetic coding, sequential and progressive. The others: lossless, hierarchical.
 _JPEG_PROCESSES = frozenset({0xC0, 0xC1, 0xC2, 0xC9, 0xCA})
-# First component's sampling factors, all others (1, 1): what TurboJPEG's interface has names for.
-_TURBO_SAMPLINGS = frozenset({(1, 1), (2, 1), (1, 2), (2, 2), (4, 1)})
+# Sampling factors of the first component -> of all others: what TurboJPEG's interface has names
+# for. Beside these all may be equal, with three blocks at most.
+_TURBO_SAMPLINGS: Final[Mapping[tuple[int, int], frozenset[tuple[int, int]]]] = {
+    (2, 1): frozenset({(1, 1)}),
+    (1, 2): frozenset({(1, 1)}),
+    (2, 2): frozenset({(1, 1), (1, 2), (2, 1)}),
+    (4, 1): frozenset({(1, 1)}),
+}
 _MAX_CAUSE_LENGTH: Final = 200
 _DEFAULT: Final = DecodePolicy()
 
@@ -95,10 +101,7 @@ def _decode_jpeg(data: bytes, policy: DecodePolicy) -> Stored:
     header = read_jpeg_header(data)
     _check_jpeg(header, policy)
     whole = header.clean or data
-    first, *others = header.sampling
-    if len(header.sampling) == 4:
-        others.pop() if others[-1] == first else others.append((0, 0))
-    regular = not others or (first in _TURBO_SAMPLINGS and set(others) == {(1, 1)})
+    regular = _is_regular(header.sampling)
     orientation = read_orientation(header.exif, header.xmp)
     profiled: Profiled = "none"
     icc = header.icc
@@ -121,6 +124,17 @@ def _decode_jpeg(data: bytes, policy: DecodePolicy) -> Stored:
         orientation=orientation,
         profiled=profiled,
     )
+
+
+def _is_regular(sampling: tuple[tuple[int, int], ...]) -> bool:
+    """Say whether the strict decoder knows these sampling factors."""
+    first, *others = sampling
+    if len(sampling) == 4 and others.pop() != first:  # black has the size of the first ink
+        return False
+    ways = set(others)
+    if ways == {first}:
+        return first[0] * first[1] <= 3
+    return not ways or (len(ways) == 1 and ways <= _TURBO_SAMPLINGS.get(first, frozenset()))
 
 
 def _decode_ink(

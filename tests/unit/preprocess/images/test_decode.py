@@ -3,7 +3,7 @@
 import io
 import struct
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -396,12 +396,48 @@ def test_kinds_of_jpeg_that_are_not_supported_are_named(
     assert word in refusal(bytes(data))
 
 
-def test_jpeg_with_odd_sampling_decodes_as_pillow_decodes_it() -> None:
-    data = bytearray(encode(photo(32, 32), "JPEG", subsampling=0))
-    frame = data.index(b"\xff\xc0")
-    for component in range(3):  # 1 x 1 thrice is 4 x 1 thrice up to the order of blocks
-        data[frame + 11 + 3 * component] = 0x31
-    np.testing.assert_array_equal(decode(bytes(data)), by_pillow(bytes(data)))
+def relabelled(data: bytes, sampling: Sequence[tuple[int, int]]) -> bytes:
+    """A JPEG with other sampling factors: the same picture where no block has a mean."""
+    changed = bytearray(data)
+    frame = data.index(b"\xff\xc2")
+    for component, (across, down) in enumerate(sampling):
+        changed[frame + 11 + 3 * component] = across << 4 | down
+    return bytes(changed)
+
+
+def without_means(width: int, height: int) -> NDArray[np.uint8]:
+    """Colours of which all blocks of 16 x 16 pixels, and so those of halved ones, add up to grey.
+
+    In a progressive JPEG all first coefficients are 0 then, in whatever order these lie.
+    """
+    corner = np.random.default_rng(0).integers(-90, 90, (height // 8, 4, width // 8, 4, 3))
+    half = np.concatenate((corner, -corner), 1)
+    block = np.concatenate((half, half[:, :, :, ::-1]), 3)
+    return (128 + block.reshape(height, width, 3)).astype(np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("subsampling", "sampling"),
+    [
+        ("4:4:4", [(2, 1)] * 3), ("4:4:4", [(1, 2)] * 3), ("4:4:4", [(3, 1)] * 3),
+        ("4:4:4", [(1, 3)] * 3), ("4:2:2", [(2, 2), (1, 2), (1, 2)]),
+    ],
+)  # fmt: skip
+def test_damage_is_seen_in_a_jpeg_whose_sampling_is_written_another_way(
+    subsampling: str, sampling: list[tuple[int, int]]
+) -> None:
+    usual = encode(without_means(96, 96), "JPEG", progressive=True, subsampling=subsampling)
+    data = relabelled(usual, sampling)
+    np.testing.assert_array_equal(decode(data), decode(usual))
+    damaged = data[:-2] + bytes(16) + data[-2:]
+    assert by_pillow(damaged).shape == (96, 96, 3)  # a laxer decoder says nothing
+    assert "extraneous bytes" in refusal(damaged)
+
+
+def test_jpeg_with_sampling_of_no_name_decodes_as_pillow_decodes_it() -> None:
+    usual = encode(without_means(96, 96), "JPEG", progressive=True, subsampling=0)
+    data = relabelled(usual, [(2, 1), (2, 1), (1, 1)])
+    np.testing.assert_array_equal(decode(data), by_pillow(data))
 
 
 def test_an_xyb_profile_is_refused_and_another_ignored() -> None:
