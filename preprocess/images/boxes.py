@@ -149,7 +149,10 @@ def _read_yolo(folder: Path) -> Annotations:
         for number, line in enumerate(lines, 1):
             if line.strip():
                 rows.append(_yolo_row(line, f"{folder / key}: line {number}"))
-        of[os.path.splitext(key)[0]] = Boxes(tuple(rows), None)
+        stem = os.path.splitext(key)[0]
+        if stem in of:
+            raise SourceError(f"{folder}: two files of boxes for {stem}, one of them {key}")
+        of[stem] = Boxes(tuple(rows), None)
     if not of:
         raise SourceError(f"{folder}: no .txt file of boxes in it")
     most = max((row[0] for boxes in of.values() for row in boxes.rows), default=-1)
@@ -167,10 +170,10 @@ def _text_files(folder: Path) -> Iterator[tuple[str, list[str]]]:
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(files):
             path = Path(above, name)
-            if not name.endswith(".txt") or name.startswith(".") or not path.is_file():
+            if not name.lower().endswith(".txt") or name.startswith(".") or not path.is_file():
                 continue
             try:
-                yield os.path.relpath(path, folder), path.read_text("utf-8").splitlines()
+                yield os.path.relpath(path, folder), path.read_text("utf-8-sig").splitlines()
             except (OSError, ValueError) as error:
                 raise SourceError(f"{path}: cannot be read: {error}") from error
 

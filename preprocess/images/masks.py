@@ -195,7 +195,7 @@ def check_mask(
             f"{width} x {height}, its photo is {across} x {down} upright: another shape"
         )
     values = np.flatnonzero(_counts(mask))
-    allowed = f"0 to {2**depth - 1}"
+    allowed = f"0 to {2**depth - 1}" + (" (--mask-depth 16 holds more)" if depth == 8 else "")
     bad = values[values >= 2**depth]
     if classes is not None and not len(bad):
         allowed = f"0 to {classes - 1} and {padding}"

@@ -143,6 +143,22 @@ def test_yolo_files_say_the_same_in_shares(tmp_path: Path) -> None:
         torch.testing.assert_close(found[0], torch.tensor(square(name)).double(), atol=1e-3, rtol=0)
 
 
+def test_yolo_files_may_end_in_capitals_and_begin_with_a_mark_of_their_order(
+    tmp_path: Path,
+) -> None:
+    write_photos(tmp_path)
+    folder = tmp_path / "labels"
+    folder.mkdir()
+    stem = Path(next(iter(SIZES))).with_suffix("")
+    (folder / stem).with_suffix(".TXT").write_bytes(b"\xef\xbb\xbf0 0.5 0.5 1 1\r\n")
+    prepare(tmp_path, folder)
+    assert len(open_dataset(tmp_path / "out", size=32)[0]["boxes"]) == 1
+    (folder / stem).with_suffix(".txt").write_text("0 0.5 0.5 1 1\n")
+    if len(list(folder.iterdir())) > 1:  # where case tells names apart
+        with pytest.raises(SourceError, match=f"two files of boxes for {stem}"):
+            prepare(tmp_path, folder)
+
+
 @given(
     width=st.integers(1, 500),
     height=st.integers(1, 500),

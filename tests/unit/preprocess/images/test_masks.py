@@ -232,7 +232,9 @@ def test_values_beyond_8_bits_need_the_depth_that_holds_them(tmp_path: Path) -> 
         write_pair(tmp_path, name, squares(32, 32, [0, 300], np.uint16), (32, 32))
     write_pair(tmp_path, "c", squares(32, 32, [0, 3]), (32, 32))
     report = prepare(tmp_path)
-    assert "value 300 at" in dict(report.skipped)["a.png"]
+    reason = dict(report.skipped)["a.png"]
+    assert "value 300 at" in reason
+    assert reason.endswith("allowed are 0 to 255 (--mask-depth 16 holds more)")
     prepare_again(tmp_path, mask_depth=16)
     ds = open_dataset(tmp_path / "out")
     assert str(ds[0]["mask"].dtype) == "torch.uint16"
