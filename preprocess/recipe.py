@@ -104,6 +104,10 @@ class Recipe(Protocol):
         """Return what makes samples with these tallies of no use as a whole, if anything."""
         ...
 
+    def notes(self, tallies: Mapping[str, tuple[int, ...]]) -> tuple[str, ...]:
+        """Return what these tallies, over all splits, tell that the user should know."""
+        ...
+
     def opened(self) -> AbstractContextManager[Maker]:
         """Return what makes the samples, and holds this process's libraries as it wants them.
 

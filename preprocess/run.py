@@ -146,7 +146,7 @@ def report_of(
         skipped=skipped,
         max_skipped=options.max_skipped,
         ignored=plan.listing.ignored,
-        notes=plan.listing.notes,
+        notes=(*plan.listing.notes, *plan.recipe.notes(tallies)),
         workers=options.worker_count(),
         backend="",
         redone=sum(tallies.pop(REDONE, (0,))),

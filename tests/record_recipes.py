@@ -115,6 +115,9 @@ class RecordRecipe:
     def refusal(self, tallies: Mapping[str, tuple[int, ...]]) -> str | None:
         return None
 
+    def notes(self, tallies: Mapping[str, tuple[int, ...]]) -> tuple[str, ...]:
+        return ()
+
     def opened(self) -> AbstractContextManager[Maker]:
         return nullcontext(self)
 

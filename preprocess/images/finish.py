@@ -24,6 +24,7 @@ class Stored:
         orientation: 1 to 8, still to be applied.
         profiled: What has become of a profile already.
         peak: The sample of 16 bits that stands for 1.
+        turned: An orientation has been applied already.
     """
 
     samples: NDArray[Any]
@@ -32,6 +33,7 @@ class Stored:
     orientation: int = 1
     profiled: Profiled = "none"
     peak: int = LEVELS_16
+    turned: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +45,13 @@ class Picture:
             upright; RGB, or RGBA where alpha is kept.
         profiled: What became of its colour profile.
         page: Its number in the file, from 0.
+        turned: It is stored otherwise than upright, and metadata say so.
     """
 
     pixels: NDArray[Any]
     profiled: Profiled
     page: int = 0
+    turned: bool = False
 
 
 def finish(stored: Stored, policy: DecodePolicy, page: int = 0) -> Picture:
@@ -64,7 +68,8 @@ def finish(stored: Stored, policy: DecodePolicy, page: int = 0) -> Picture:
     if samples.dtype == np.uint8 and policy.depth == 16:
         samples = samples.astype(np.uint16) * np.uint16(257)
     pixels = _with_alpha(samples, policy)
-    return Picture(turn_upright(pixels, stored.orientation), profiled, page)
+    turned = stored.turned or stored.orientation != 1
+    return Picture(turn_upright(pixels, stored.orientation), profiled, page, turned)
 
 
 def _scaled(samples: NDArray[np.uint16], peak: int, depth: Depth) -> NDArray[Any]:

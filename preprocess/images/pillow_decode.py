@@ -102,7 +102,7 @@ def decode_tiff(data: bytes, policy: DecodePolicy) -> Iterator[tuple[int, Stored
                     )
                 if deep is not None:
                     stored = replace(stored, samples=deep)
-            yield number, stored
+            yield number, replace(stored, turned=2 <= orientation <= 8)
 
 
 def _check_tiff(image: "Image.Image", samples: NDArray[Any], *, is_plain: bool) -> None:

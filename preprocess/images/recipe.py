@@ -30,6 +30,9 @@ from preprocess.recipe import Maker, Ragged, Rows
 _VERSION: Final = 2
 """Of the recipe: raised when the same options give other pixels."""
 
+TURNED: Final = "turned"
+"""Tally of photos with masks or boxes that are stored otherwise than upright."""
+
 _SMALL_NBYTES: Final = 150_000
 _MANY_ITEMS: Final = 20_000
 _MANY_WORKERS: Final = 4
@@ -143,6 +146,16 @@ class ImageRecipe:
         """Return None: every photo is of use."""
         return None
 
+    def notes(self, tallies: Mapping[str, tuple[int, ...]]) -> tuple[str, ...]:
+        """Say how many photos are turned while something else may be of them as stored."""
+        turned = sum(tallies.get(TURNED, ()))
+        if not turned:
+            return ()
+        paired = " and ".join(name for name in ("masks", "boxes") if getattr(self.chosen, name))
+        photos = f"{turned:,} photo{'s' * (turned != 1)}"
+        taken = f"{paired} are taken to be of the upright pictures"
+        return (f"Exif or a like tag turns or mirrors {photos}: {taken}",)
+
     @contextmanager
     def opened(self) -> Iterator[Maker]:
         """Hold the decoders as threads of ours want them."""
@@ -251,8 +264,13 @@ class ImageRecipe:
     def _tallies(
         self, picture: Picture, stored: Sequence[tuple[int, int]]
     ) -> dict[str, tuple[int, ...]]:
-        """Return what is counted of a picture: its profile, and its bucket at each size."""
+        """Return what is counted of a picture: its profile, and its bucket at each size.
+
+        And whether it was turned, where something of another file belongs to it.
+        """
         found: dict[str, tuple[int, ...]] = {}
+        if picture.turned and not (self.chosen.masks is None and self.chosen.boxes is None):
+            found[TURNED] = (1,)
         if picture.profiled != "none":
             found[f"icc_{picture.profiled}"] = (1,)
         for size, shape in zip(self.chosen.sizes, stored, strict=True):

@@ -48,7 +48,6 @@ class TablePlan:
         plan: The run.
         schema: The columns.
         samples: Rows of each split.
-        like: Whether schema and vocabularies are another dataset's.
         missing: Rows of all splits without a value, by column; empty where all is done already.
         deals: Rows that are to be shuffled before the run, and their windows.
         work: The folder where the table lies; None where all is done already.
@@ -58,7 +57,6 @@ class TablePlan:
     plan: Plan
     schema: TableSchema
     samples: Mapping[str, int]
-    like: bool
     missing: Mapping[str, int] = field(default_factory=dict)
     deals: tuple[tuple[BlockRows, Windows], ...] = ()
     work: Work | None = None
@@ -143,12 +141,12 @@ def finished_plan(outline: Plan, request: TableRequest, options: RunOptions) -> 
         task=read_facts(manifest, request.out).task,
         columns=(),
         source=None,
+        like=request.like is not None,
     )
     return TablePlan(
         plan=replace(outline, recipes=dict.fromkeys(outline.shards, recipe)),
         schema=schema,
         samples={name: split.count for name, split in manifest.splits.items()},
-        like=request.like is not None,
     )
 
 
@@ -224,6 +222,7 @@ def lay_out(
                 task=fitted.task,
                 columns=spilled.columns,
                 source=source,
+                like=like is not None,
                 text=text,
             )
             for name, source in sources.items()
@@ -242,7 +241,6 @@ def lay_out(
         plan=plan,
         schema=schema,
         samples={name: int(each.counts.sum()) for name, each in rows.items()},
-        like=like is not None,
         missing={name: found.missing for name, found in spilled.evidence.items()},
         deals=tuple(deals),
         work=work,

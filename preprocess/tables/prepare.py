@@ -26,7 +26,6 @@ from preprocess.tables.layout import (
 from preprocess.tables.like import read_like
 from preprocess.tables.listing import list_tables
 from preprocess.tables.options import TableOptions
-from preprocess.tables.recipe import UNKNOWN_VALUES
 from preprocess.tables.request import TableRequest
 from preprocess.tables.scan import Reading, spill
 from preprocess.tables.spill import unmap_blocks
@@ -123,19 +122,13 @@ def run_table(
             for rows, windows in planned.deals:
                 deal_rows(rows, windows, run_options.worker_count())
     report = runner(plan, run_options, on_progress)
-    return replace(report, notes=(*report.notes, *_notes(planned, report)))
+    return replace(report, notes=(*report.notes, *_notes(planned)))
 
 
-def _notes(planned: TablePlan, report: Report) -> Iterator[str]:
-    """Say what no vocabulary has, and what could not be removed."""
+def _notes(planned: TablePlan) -> Iterator[str]:
+    """Say what came before the run, and what could not be removed."""
     if planned.seconds:
         yield f"the table was read and its columns fitted in {planned.seconds:.1f} s before that"
-    columns = planned.schema.columns if planned.like else ()
-    known = [s.name for s in columns if s.vocabulary is not None and s.role == "feature"]
-    counts = report.tallies.get(UNKNOWN_VALUES, ())
-    unknown = [f"{name} {count:,}" for name, count in zip(known, counts, strict=False) if count]
-    if unknown:
-        yield f"values that no vocabulary has, stored as unknown: {', '.join(unknown)}"
     if planned.work is None:
         left = remove_work(work_folder(planned.plan.out))
     else:

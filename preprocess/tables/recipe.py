@@ -55,6 +55,7 @@ class TableRecipe:
         task: "classification" or "regression"; None without a target.
         columns: All columns of the input.
         source: Gives the records; None where all of them are there already.
+        like: Whether schema and vocabularies are another dataset's.
         text: The columns whose tokens are stored beside them.
     """
 
@@ -63,6 +64,7 @@ class TableRecipe:
     task: str | None
     columns: tuple[str, ...]
     source: RecordSource | None
+    like: bool
     text: TextColumns | None = None
 
     @property
@@ -114,6 +116,18 @@ class TableRecipe:
     def refusal(self, tallies: Mapping[str, tuple[int, ...]]) -> str | None:  # noqa: ARG002
         """Refuse nothing: the plan has seen all values."""
         return None
+
+    def notes(self, tallies: Mapping[str, tuple[int, ...]]) -> tuple[str, ...]:
+        """Say what no vocabulary has, where they are another dataset's."""
+        if not self.like:
+            return ()
+        columns = self.schema.columns
+        known = [s.name for s in columns if s.vocabulary is not None and s.role == "feature"]
+        counts = zip(known, tallies.get(UNKNOWN_VALUES, ()), strict=False)
+        unknown = [f"{name} {count:,}" for name, count in counts if count]
+        if not unknown:
+            return ()
+        return (f"values that no vocabulary has, stored as unknown: {', '.join(unknown)}",)
 
     @contextmanager
     def opened(self) -> Iterator[Maker]:

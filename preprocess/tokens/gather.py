@@ -82,6 +82,10 @@ class GatherRecipe:
         """Return what makes the samples of no use as a whole, if anything."""
         return self.final.refusal(tallies)
 
+    def notes(self, tallies: Mapping[str, tuple[int, ...]]) -> tuple[str, ...]:
+        """Return what these tallies tell that the user should know."""
+        return self.final.notes(tallies)
+
     @contextmanager
     def opened(self) -> Iterator[Maker]:
         """Map the documents."""

@@ -194,7 +194,7 @@ def run_tokens(
     recipe = next(iter(found.values()))
     chosen = recipe.chosen
     if not chosen.reorders:
-        return _noted(runner(plan, run_options, on_progress))
+        return runner(plan, run_options, on_progress)
     dtype = recipe.layout.fields()[0].dtype
     pairs = chosen.text.pair_key is not None
     each = {
@@ -215,21 +215,7 @@ def run_tokens(
         threshold=chosen.dedup_threshold or DEDUP_THRESHOLD,
     )
     reorder = Reorder(orders=orders, layout=recipe.layout, unknown=recipe.unknown)
-    return _noted(run_reordered(plan, first, reorder, run_options, on_progress, runner))
-
-
-def _noted(report: Report) -> Report:
-    """Say what the counts tell of documents that are not there whole."""
-    notes = []
-    if empty := sum(report.tallies.get("empty_items", ())):
-        notes.append(f"no document in {empty:,} empty file{'s' * (empty != 1)}")
-    documents, tokens = report.tallies.get("cut", (0, 0))
-    if documents:
-        notes.append(
-            f"cut: {documents:,} documents are longer than a row, {tokens:,} tokens of their ends "
-            "are left out; --stride stores them in further rows"
-        )
-    return replace(report, notes=(*report.notes, *notes))
+    return run_reordered(plan, first, reorder, run_options, on_progress, runner)
 
 
 def _sample(listing: Listing, options: TokenOptions) -> "tuple[pa.LargeStringArray, list[str]]":

@@ -26,6 +26,9 @@ from preprocess.tokens.options import Specials, TokenOptions
 from preprocess.tokens.tokenizer import TextTokenizer
 from preprocess.tokens.tokenizer_source import TokenizerSource
 
+DUPLICATES: Final = "duplicates"
+"""Tally of documents that were left out because an earlier one is the same."""
+
 _VERSION: Final = 1
 """Of the recipe: raised when the same options give other tokens."""
 
@@ -115,6 +118,22 @@ class TokenRecipe:
                 f"(now {self.chosen.text.text_key!r})"
             )
         return None
+
+    def notes(self, tallies: Mapping[str, tuple[int, ...]]) -> tuple[str, ...]:
+        """Say what the counts tell of documents that are not there whole, or not at all."""
+        notes = []
+        if empty := sum(tallies.get("empty_items", ())):
+            notes.append(f"no document in {empty:,} empty file{'s' * (empty != 1)}")
+        documents, tokens = tallies.get("cut", (0, 0))
+        if documents:
+            notes.append(
+                f"cut: {documents:,} documents are longer than a row, {tokens:,} tokens of their "
+                "ends are left out; --stride stores them in further rows"
+            )
+        if DUPLICATES in tallies:
+            left_out, kept = sum(tallies[DUPLICATES]), sum(tallies["documents"])
+            notes.append(f"duplicates left out: {left_out:,}; documents kept: {kept:,}")
+        return tuple(notes)
 
     @contextmanager
     def opened(self) -> Iterator[Maker]:

@@ -31,9 +31,7 @@ from preprocess.tokens.first import PAIR_TOKENS
 from preprocess.tokens.gather import GatherRecipe
 from preprocess.tokens.layouts import AnyLayout, FixedLayout
 from preprocess.tokens.order import Orders
-
-DUPLICATES: Final = "duplicates"
-"""Tally of documents that were left out because an earlier one is the same."""
+from preprocess.tokens.recipe import DUPLICATES
 
 _CARRIED: Final = ("audited", "empty_items", "special_text", REDONE)
 """Tallies of the first run that tell of the second's input."""
@@ -91,7 +89,7 @@ def run_reordered(
     """
     if find_complete(final, overwrite=options.overwrite) is not None:
         report = run(final, options, on_progress)
-        return replace(report, notes=(*report.notes, *_counted(report), *_removed(first)))
+        return replace(report, notes=(*report.notes, *_removed(first)))
 
     def half(samples: int, skipped: int, nbytes: int) -> None:
         on_progress(samples, skipped, nbytes // 2)
@@ -107,7 +105,7 @@ def run_reordered(
     except SourceError:
         _removed(first)  # nothing that is worth keeping
         raise
-    return replace(report, notes=(*report.notes, *_counted(report), *_removed(first)))
+    return replace(report, notes=(*report.notes, *_removed(first)))
 
 
 def _run_first(final: Plan, first: Plan, options: RunOptions, on_progress: OnProgress) -> Report:
@@ -192,14 +190,6 @@ def _document_nbytes(stored: StoredDocuments, layout: AnyLayout) -> NDArray[np.i
         if stored.has(name):
             nbytes = nbytes + stored.counts(name)
     return nbytes + _DOCUMENT_NBYTES
-
-
-def _counted(report: Report) -> tuple[str, ...]:
-    """Say how many documents there were, and how many of them are there."""
-    if DUPLICATES not in report.tallies:
-        return ()
-    left_out, kept = sum(report.tallies[DUPLICATES]), sum(report.tallies["documents"])
-    return (f"duplicates left out: {left_out:,}; documents kept: {kept:,}",)
 
 
 def _removed(first: Plan) -> tuple[str, ...]:

@@ -49,6 +49,7 @@ class LineRecipe:
 
     kind = "tokens"
     one_to_one = False
+    share = 1.0
 
     def options(self) -> dict[str, Any]:
         return {}
@@ -64,6 +65,9 @@ class LineRecipe:
 
     def refusal(self, tallies: Mapping[str, tuple[int, ...]]) -> str | None:
         return None
+
+    def notes(self, tallies: Mapping[str, tuple[int, ...]]) -> tuple[str, ...]:
+        return ()
 
     def opened(self) -> AbstractContextManager[Maker]:
         return nullcontext(self)
