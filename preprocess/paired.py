@@ -3,6 +3,17 @@
 from dataclasses import dataclass
 
 
+def as_key(path: str) -> str:
+    """Return the key of an item out of its path as another file spells it.
+
+    `./a.jpg` and `sub//a.jpg` are those without. A path from the root and one with `..` stay as
+    they are: they name no item.
+    """
+    if path.startswith("/"):
+        return path
+    return "/".join(part for part in path.split("/") if part not in ("", "."))
+
+
 @dataclass(frozen=True, slots=True)
 class PairedFile:
     """A file that belongs to an item.

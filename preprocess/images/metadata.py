@@ -15,7 +15,7 @@ import numpy as np
 from preprocess.errors import SampleError, SourceError
 from preprocess.images.beside import MetadataOptions, SplitOptions
 from preprocess.items import Item, Listing
-from preprocess.paired import Values
+from preprocess.paired import Values, as_key
 
 _LARGEST: Final = float(np.finfo(np.float32).max)
 
@@ -55,6 +55,7 @@ def read_metadata(options: MetadataOptions, splits: SplitOptions) -> dict[str, E
             name = columns[key]
             if not isinstance(name, str) or not name:
                 raise SourceError(f"{where}: {key} is {name!r}, expected the path of a photo")
+            name = as_key(name)
             if name in found:
                 raise SourceError(f"{where}: {name} again, as in {found[name].where}")
             found[name] = Entry(where, columns)

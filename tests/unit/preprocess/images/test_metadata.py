@@ -62,6 +62,19 @@ def prepare(folder: Path, metadata: MetadataOptions | None, **options: Any) -> A
     return images_to_shards(folder / "photos", folder / "out", chosen, run)
 
 
+def test_another_spelling_of_a_path_finds_its_photo_and_none_leads_out(tmp_path: Path) -> None:
+    write_photos(tmp_path, 4)
+    names = ["./0.png", ".//1.png", "../photos/2.png", "x/../3.png"]
+    rows = [{"file_name": name, "kind": "ant"} for name in names]
+    report = prepare(
+        tmp_path, MetadataOptions(path=write_table(tmp_path / "t.csv", rows), label="kind")
+    )
+    assert [key for key, _ in report.skipped] == ["2.png", "3.png"]
+    path = write_table(tmp_path / "twice.csv", [*rows, {"file_name": "0.png", "kind": "ant"}])
+    with pytest.raises(SourceError, match=r"line 6: 0\.png again, as in .*line 2"):
+        prepare(tmp_path, MetadataOptions(path=path, label="kind"))
+
+
 @pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
 def test_labels_and_numbers_come_out_of_a_table(tmp_path: Path, ending: str) -> None:
     write_photos(tmp_path, 13)
