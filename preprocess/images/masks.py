@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from preprocess.errors import SampleError, SourceError
 from preprocess.images.bmp import with_read_palette
-from preprocess.images.formats import sniff_format
+from preprocess.images.formats import IMAGE_EXTENSIONS, sniff_format
 from preprocess.images.headers import read_png_header
 from preprocess.images.orientation import read_orientation, turn_upright
 from preprocess.images.policy import check_pixels
@@ -40,7 +40,7 @@ def pair_masks(listing: Listing, folder: Path) -> Listing:
         SourceError: The folder cannot be listed, lies in the source or has it inside; two masks are
             of one photo, or two photos of one mask.
     """
-    masks = _list_masks(folder)
+    masks, others = _list_masks(folder)
     where, source = folder.resolve(), listing.root.resolve()
     if where == source or source in where.parents:
         raise SourceError(f"{folder}: the masks lie among the photos; move them beside {source}")
@@ -51,6 +51,8 @@ def pair_masks(listing: Listing, folder: Path) -> Listing:
         for item in items:
             stem = os.path.splitext(item.key)[0]
             mask = masks.get(stem)
+            if mask is None and stem in others:
+                mask = masks[stem] = _look_at(folder, others[stem])
             if mask is not None:
                 other = owners.setdefault(stem, item.key)
                 if other != item.key:
@@ -65,9 +67,10 @@ def pair_masks(listing: Listing, folder: Path) -> Listing:
     return replace(listing, splits=splits, notes=(*listing.notes, *note))
 
 
-def _list_masks(folder: Path) -> dict[str, PairedFile]:
-    """Return path without ending -> mask."""
+def _list_masks(folder: Path) -> tuple[dict[str, PairedFile], dict[str, str]]:
+    """Return path without ending -> mask, and -> path of another picture, perhaps a preview."""
     found: dict[str, PairedFile] = {}
+    others: dict[str, str] = {}
 
     def fail(error: OSError) -> None:
         raise SourceError(f"{error.filename}: cannot be listed: {error.strerror}") from error
@@ -75,22 +78,30 @@ def _list_masks(folder: Path) -> dict[str, PairedFile]:
     for above, folders, names in os.walk(folder, onerror=fail):
         folders[:] = [name for name in folders if not name.startswith(".")]
         for name in sorted(names):
-            stem, ending = os.path.splitext(name)
-            if name.startswith(".") or ending.lower() not in _ENDINGS:
+            if name.startswith("."):
                 continue
-            path = os.path.join(above, name)
-            try:
-                status = os.stat(path)
-            except OSError as error:
-                raise SourceError(f"{path}: cannot be looked at: {error.strerror}") from error
-            key = os.path.relpath(path, folder)
-            mask = PairedFile(key, status.st_size, status.st_mtime_ns)
-            other = found.setdefault(os.path.join(os.path.dirname(key), stem), mask)
+            key = os.path.relpath(os.path.join(above, name), folder)
+            stem, ending = os.path.splitext(key)
+            if ending.lower() not in _ENDINGS:
+                if ending.lower() in IMAGE_EXTENSIONS:
+                    others.setdefault(stem, key)
+                continue
+            mask = _look_at(folder, key)
+            other = found.setdefault(stem, mask)
             if other is not mask:
                 raise SourceError(f"{folder}: {other.key} and {key} are masks of one photo")
     if not found:
         raise SourceError(f"{folder}: no mask in it; masks are {', '.join(_ENDINGS)} files")
-    return found
+    return found, others
+
+
+def _look_at(folder: Path, key: str) -> PairedFile:
+    path = folder / key
+    try:
+        status = path.stat()
+    except OSError as error:
+        raise SourceError(f"{path}: cannot be looked at: {error.strerror}") from error
+    return PairedFile(key, status.st_size, status.st_mtime_ns)
 
 
 def read_mask(folder: Path, item: Item, *, max_pixels: int, max_nbytes: int) -> NDArray[Any]:
@@ -130,7 +141,8 @@ def decode_mask(data: bytes, max_pixels: int) -> NDArray[Any]:
 
     kind = sniff_format(data)
     if kind not in _FORMATS:
-        raise ValueError(f"a {kind or 'file of unknown format'}: masks are PNG, TIFF, BMP or GIF")
+        what = kind or "file of unknown format"
+        raise ValueError(f"a {what}: masks are PNG, TIFF, BMP or GIF, which keep values")
     exif = xmp = None
     bits, inverted = 8, False
     if kind == "PNG":

@@ -227,6 +227,26 @@ def test_what_is_wrong_with_a_mask_names_both_files(tmp_path: Path) -> None:
     assert "its mask jpeg.png: a JPEG" in reasons["jpeg.png"]
 
 
+@pytest.mark.parametrize("ending", ["jpg", "JPEG", "webp", "jp2"])
+def test_a_mask_of_a_format_that_loses_values_is_refused_as_that(
+    tmp_path: Path, ending: str
+) -> None:
+    good = squares(32, 32, [0, 1])
+    for name in ("a", "b", "c"):
+        write_pair(tmp_path, name, good, (32, 32))
+    masks = tmp_path / "masks"
+    (masks / "a.png").unlink()
+    Image.fromarray(good).save(masks / f"a.{ending}")
+    Image.fromarray(good).save(masks / f"b.{ending}")  # a preview beside the mask is none
+    (masks / "c.png").rename(masks / f"c.{ending}")
+    (masks / f"nobody.{ending}").symlink_to("nowhere")
+    report = prepare(tmp_path)
+    kind = {"jpg": "JPEG", "jp2": "JPEG2000"}.get(ending, ending.upper())
+    wanted = f"its mask a.{ending}: a {kind}: masks are PNG, TIFF, BMP or GIF, which keep values"
+    assert dict(report.skipped) == {"a.png": wanted}  # c is a PNG by content
+    assert not any("no photo" in note for note in report.notes)
+
+
 def test_values_beyond_8_bits_need_the_depth_that_holds_them(tmp_path: Path) -> None:
     for name in ("a", "b"):
         write_pair(tmp_path, name, squares(32, 32, [0, 300], np.uint16), (32, 32))
