@@ -23,7 +23,14 @@ _TOOLS: Final = (
     "numcodecs",
 )
 _TEXT_TOOLS: Final = ("pyarrow", "transformers", "tokenizers")
-_EXTRAS: Final = ("fastokens", "gigatoken", "nanotoken", "datasketch")
+_EXTRAS: Final = (
+    "pillow-heif",
+    "pillow-jxl-plugin",
+    "fastokens",
+    "gigatoken",
+    "nanotoken",
+    "datasketch",
+)
 """Packages that need not be there."""
 
 _ASIDE: Final[Mapping[str, type | tuple[type, ...]]] = {

@@ -25,7 +25,7 @@ from preprocess.images.headers import (
 )
 from preprocess.images.jpeg_header import JpegHeader, read_jpeg_header
 from preprocess.images.orientation import read_orientation
-from preprocess.images.packages import decode_heic, decode_jxl, deeper_than_8
+from preprocess.images.packages import decode_heic, decode_jxl
 from preprocess.images.pillow_decode import decode_tiff, decode_with_pillow
 from preprocess.images.policy import DecodePolicy, check_pixels
 from preprocess.images.profiles import Profiled, ink_to_srgb, to_srgb
@@ -211,7 +211,7 @@ def _decode_webp(data: bytes, policy: DecodePolicy) -> Stored:
 
 def _decode_avif(data: bytes, policy: DecodePolicy) -> Stored:
     if policy.depth == 16 and is_deep_avif(data):
-        raise ValueError(deeper_than_8("AVIF"))
+        raise ValueError("the bits of AVIF beyond 8 do not come through here: --depth 8 takes 8")
     return decode_with_pillow(data, "AVIF", policy)
 
 

@@ -89,6 +89,24 @@ def deep_jpeg2000_samples(data: bytes, bits: int, upper: NDArray[np.uint8]) -> N
     )
 
 
+def unmultiplied(samples: NDArray[np.uint16], peak: int) -> NDArray[np.uint16]:
+    """Return [H, W, 4] without the alpha that its colours were multiplied by, rounded.
+
+    Where all is transparent no colour is left, and it is 0; one above alpha is the largest.
+
+    Args:
+        samples: [H, W, 4] RGBA in 0..peak.
+        peak: What stands for 1.
+    """
+    result = samples.copy()
+    for row in result:  # [W, 4]; a row at a time, for it takes 8 bytes a sample
+        alpha = row[:, 3:].astype(np.uint64)
+        colours = row[:, :3].astype(np.uint64) * peak + alpha // 2
+        row[:, :3] = (colours // np.maximum(alpha, 1)).clip(max=peak)
+        row[row[:, 3] == 0, :3] = 0
+    return result
+
+
 def _rgb_order(found: Any) -> NDArray[np.uint16] | None:
     if found is None or found.dtype != np.uint16 or found.ndim != 3 or found.shape[2] < 3:
         return None

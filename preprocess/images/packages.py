@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from preprocess.images.deep import unmultiplied
 from preprocess.images.finish import Stored
 from preprocess.images.policy import DecodePolicy, check_pixels
 
@@ -20,18 +21,37 @@ def decode_heic(data: bytes, policy: DecodePolicy) -> Stored:
     """Decode the primary picture of a HEIC; libheif turns it as its transforms say.
 
     Raises:
-        ValueError: pillow-heif is not installed, or 16 bits are asked of more than 8.
+        ValueError: pillow-heif is not installed.
         Exception: Whatever pillow-heif raises at damage.
     """
-    heif = _package("pillow_heif", "HEIC", "heic").open_heif(data)
+    package = _package("pillow_heif", "HEIC", "heic")
+    heif = package.open_heif(data, convert_hdr_to_8bit=False)
     width, height = heif.size
     check_pixels(width, height, policy.max_pixels)
-    if policy.depth == 16 and heif.info.get("bit_depth", 8) > 8:
-        raise ValueError(deeper_than_8("HEIC"))
+    if heif.mode.endswith(";16"):
+        return _deep_heic(heif)
     image = heif.to_pillow()
     mode = "RGBA" if image.mode in ("RGBA", "RGBa", "LA") else "RGB"
     icc = image.info.get("icc_profile") or b""
     return Stored(samples=np.array(image.convert(mode)), icc=icc, grey=image.mode in ("L", "LA"))
+
+
+def _deep_heic(heif: Any) -> Stored:
+    """Take samples of more than 8 bits, which are moved so that the first bit is at the left."""
+    rows = np.asarray(heif)  # [H, W or more, ...]
+    width, height = heif.size
+    bits = heif.info["bit_depth"]
+    samples = rows[:, :width].reshape(height, width, -1).copy()
+    peak = (2**bits - 1) << (16 - bits)
+    if heif.mode.startswith("RGBa"):
+        samples = unmultiplied(samples, peak)
+    is_grey = samples.shape[2] == 1
+    return Stored(
+        samples=samples[:, :, [0, 0, 0]] if is_grey else samples,
+        icc=heif.info.get("icc_profile") or b"",
+        grey=is_grey,
+        peak=peak,
+    )
 
 
 def decode_jxl(data: bytes, policy: DecodePolicy) -> Stored | bytes:
@@ -56,11 +76,6 @@ def decode_jxl(data: bytes, policy: DecodePolicy) -> Stored | bytes:
     if channels < 3:
         samples = samples[:, :, [0, 0, 0, 1][: channels + 2]]
     return Stored(samples=samples.copy(), icc=bytes(icc or b""), grey=channels < 3)
-
-
-def deeper_than_8(kind: str) -> str:
-    """Say why a format's deep samples are refused."""
-    return f"the bits of {kind} beyond 8 do not come through here: --depth 8 takes them so"
 
 
 def _package(module: str, kind: str, extra: str) -> Any:
