@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from preprocess.images.finish import LEVELS_16
 from preprocess.images.orientation import turn_upright
 
 
@@ -31,7 +32,7 @@ def deep_png_samples(png: bytes, upper: NDArray[np.uint8]) -> NDArray[np.uint16]
 
 
 def deep_tiff_samples(
-    tiff: bytes, page: int, upper: NDArray[np.uint8], orientation: int
+    tiff: bytes, page: int, upper: NDArray[np.uint8], orientation: int, *, multiplied: bool
 ) -> NDArray[np.uint16] | None:
     """Return the upright samples of a page of 16-bit colours; None where OpenCV cannot tell them.
 
@@ -40,6 +41,7 @@ def deep_tiff_samples(
         page: Number of the page.
         upper: [H, W, 3 or 4] upright, what Pillow has read.
         orientation: What Pillow has turned it by.
+        multiplied: Its colours are multiplied by alpha; Pillow has divided the upper bytes.
     """
     import cv2
 
@@ -54,8 +56,11 @@ def deep_tiff_samples(
         return None
     upright = turn_upright(found, orientation)
     for candidate in (upright, found):  # in case OpenCV turns it, too
-        if _agree(candidate, upper):  # further samples than Pillow's have no meaning
-            return np.ascontiguousarray(candidate[:, :, : upper.shape[2]])
+        kept = candidate[:, :, : upper.shape[2]]  # further ones than Pillow's have no meaning
+        if multiplied and kept.shape[2] == 4 and _agree_divided(kept, upper):
+            return unmultiplied(kept, LEVELS_16)
+        if not multiplied and _agree(kept, upper):
+            return np.ascontiguousarray(kept)
     return None
 
 
@@ -112,6 +117,19 @@ def _rgb_order(found: Any) -> NDArray[np.uint16] | None:
         return None
     order = [2, 1, 0, 3][: found.shape[2]]
     return np.ascontiguousarray(found[:, :, order])
+
+
+def _agree_divided(found: NDArray[np.uint16], upper: NDArray[np.uint8]) -> bool:
+    """Say whether these are what Pillow has divided by alpha: upper bytes, cut down to integers."""
+    if found.shape != upper.shape:
+        return False
+    for row, known in zip(found >> 8, upper, strict=True):
+        alpha = row[:, 3:]
+        colours = row[:, :3] * 255 // np.maximum(alpha, 1)
+        divided = np.where(alpha == 0, 0, colours.clip(max=255))
+        if (divided != known[:, :3]).any() or (alpha != known[:, 3:]).any():
+            return False
+    return True
 
 
 def _agree(found: NDArray[np.uint16], upper: NDArray[np.uint8]) -> bool:

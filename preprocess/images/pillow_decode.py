@@ -26,7 +26,7 @@ _GREY_MODES: Final = frozenset({"1", "L", "LA", "La"})
 
 # Source: TIFF 6.0, sections 8 and 12 for the numbers of tags; ICC.1 annex B.3 for the profile's.
 _SUBFILE, _BITS, _PHOTOMETRIC, _ICC = 254, 258, 262, 34675
-_PLANES, _SIGNS = 284, 339
+_PLANES, _EXTRA, _SIGNS = 284, 338, 339
 _OF_ANOTHER_PAGE: Final = 0b101
 """Bits of NewSubfileType: a page at lower resolution, a transparency mask."""
 
@@ -94,7 +94,10 @@ def decode_tiff(data: bytes, policy: DecodePolicy) -> Iterator[tuple[int, Stored
             stored = _read(image, policy, 8)
             _check_tiff(image, stored.samples, is_plain=is_plain)
             if _is_deep(image) and stored.samples.dtype == np.uint8:
-                deep = deep_tiff_samples(data, number, stored.samples, orientation)
+                multiplied = tags.get(_EXTRA, ())[:1] == (1,)
+                deep = deep_tiff_samples(
+                    data, number, stored.samples, orientation, multiplied=multiplied
+                )
                 if deep is None and policy.depth == 16:
                     raise ValueError(
                         "its 16-bit samples are laid out as no decoder here reads them whole; "
