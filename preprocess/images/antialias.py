@@ -31,7 +31,7 @@ As TORCH_ABI_VERSION counts: major, minor and patch in the three highest bytes.
 """
 
 _TOGETHER: Final = 4
-"""Channels of a pixel that torch takes as they are, best of all numbers."""
+"""Channels that torch takes interleaved as they are; three as well, and slower."""
 
 _FILES: Final = {"linux": "libtorch_cpu.so", "darwin": "libtorch_cpu.dylib"}
 
