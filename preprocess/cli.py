@@ -38,6 +38,8 @@ class PrepGroup(click.Group):
                 raise  # the reader of a pipe went away: Click ends quietly
             place = f"{error.filename!s}: " if error.filename else ""
             _fail(ctx, f"{place}{error.strerror or error}")
+        except MemoryError:
+            _fail(ctx, "not enough memory; fewer --workers and a smaller --shard-size take less")
         except KeyboardInterrupt as error:
             if ctx.obj == OWN_PROCESS:
                 signal.signal(signal.SIGINT, signal.SIG_IGN)  # nothing is left to be ended

@@ -1,6 +1,8 @@
 """Errors of preparation; the whole tree is drawn in `loaders.errors`."""
 
+import contextlib
 import errno
+import os
 import shutil
 from pathlib import Path
 
@@ -40,7 +42,7 @@ class SampleError(ShardsError):
 def output_error(out: Path, error: OSError) -> OutputError:
     """Say what stopped writing and where, and that what is finished is kept."""
     free = f"{free_nbytes(out):,} bytes are free"
-    if not out.exists():
+    if not os.path.lexists(out):
         free += "; the folder is not there"
     place = error.filename or out
     begun = any((out / WORK).glob("*.receipt.json"))
@@ -50,6 +52,12 @@ def output_error(out: Path, error: OSError) -> OutputError:
 
 
 def free_nbytes(out: Path) -> int:
-    """Return the bytes that are free where a folder is, or will be."""
-    nearest = next(folder for folder in (out, *out.absolute().parents) if folder.exists())
-    return shutil.disk_usage(nearest).free
+    """Return the bytes that are free where a folder is, or will be.
+
+    Raises:
+        OutputError: Neither it nor a folder above it is there.
+    """
+    for folder in (out, *out.parents):  # a relative one, too: those above it may be closed to us
+        with contextlib.suppress(OSError):
+            return shutil.disk_usage(folder).free
+    raise OutputError(f"{out}: neither it nor a folder above it is there")

@@ -58,7 +58,9 @@ def read_item(root: Path, item: Item, max_nbytes: int | None = None) -> bytes:
     """
     check_nbytes(item, max_nbytes)
     with open_item(root, item) as file:
-        data = file.readall()
+        data = file.read(item.nbytes + 1)  # and no more, if it grows meanwhile
+        while len(data) <= item.nbytes and (more := file.read(item.nbytes + 1 - len(data))):
+            data += more  # one call reads 2 GiB at most
     _check_size(item, len(data))
     return data
 

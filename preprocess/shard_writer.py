@@ -17,7 +17,7 @@ from loaders.format.files import (
     write_atomically,
 )
 from loaders.format.row_writer import RowWriter
-from preprocess.errors import SampleError, output_error
+from preprocess.errors import OutputError, SampleError, output_error
 from preprocess.in_work import Notes
 from preprocess.items import Item
 from preprocess.receipt import Receipt
@@ -97,7 +97,11 @@ def _write_files(
         # them. So whenever a run ends, each of its files is named in a receipt: nothing is left
         # that a later run, with other options perhaps, would have to take for a stranger's.
         if not task.is_owned():
-            raise Stopped  # the run was killed, and another may write here by now
+            # The run was killed, and another may write here by now.
+            raise OutputError(
+                f"{task.out}: moved or removed, or taken by another run, while it was written; "
+                "give the same command again"
+            )
         write_atomically(task.receipt_path, receipt.to_bytes())
         if content.count:
             _publish(task, content.writers)

@@ -18,6 +18,27 @@ def red_and_blue_swapped() -> bytes:
     return bytes(whole)
 
 
+def adobe_rgb() -> bytes:
+    """Return a profile of RGB as cameras and editors embed it: wider than sRGB, gamma 2.2.
+
+    Source:
+        Adobe RGB (1998) Color Image Encoding, annex C: colorants adapted to D50; gamma 563 / 256.
+    """
+    points = {
+        b"wtpt": (0.9642, 1.0, 0.8249),
+        b"rXYZ": (0.60974, 0.31111, 0.01947),
+        b"gXYZ": (0.20528, 0.62567, 0.06087),
+        b"bXYZ": (0.14919, 0.06322, 0.74457),
+    }
+    tags = {
+        name: struct.pack(">4s4x3i", b"XYZ ", *(round(65536 * value) for value in point))
+        for name, point in points.items()
+    }
+    curve = struct.pack(">4s4xIH2x", b"curv", 1, 563)
+    tags |= dict.fromkeys((b"rTRC", b"gTRC", b"bTRC"), curve)
+    return _profile(b"mntr", b"RGB ", b"XYZ ", tags)
+
+
 def linear_grey() -> bytes:
     """Return a profile of grey whose values are proportional to light."""
     white = struct.pack(">4s4x3i", b"XYZ ", 63190, 65536, 54061)

@@ -30,6 +30,9 @@ _WRITTEN_FOR: Final = 2 << 56 | 11 << 48
 As TORCH_ABI_VERSION counts: major, minor and patch in the three highest bytes.
 """
 
+_TOGETHER: Final = 4
+"""Channels that torch takes interleaved as they are; three as well, and slower."""
+
 _FILES: Final = {"linux": "libtorch_cpu.so", "darwin": "libtorch_cpu.dylib"}
 
 
@@ -64,7 +67,44 @@ def resize_antialiased(
     Raises:
         RuntimeError: torch refused the call.
     """
-    return _torch().resize(pixels, size, resample)
+    if pixels.shape[2] != 1:
+        return _torch().resize(pixels, size, resample)
+    # NOTE [ Grey by four ]
+    # torch takes one channel apart and spreads it over four before it works. Four at a time gives
+    # the very values, an axis being scaled alike in all channels: 1536x1536 to 512 and 1024 in 3 ms
+    # instead of 16, and in 9 as RGB.
+    grey = pixels[:, :, 0]
+    if size[1] != grey.shape[1]:
+        grey = _scale_across(grey, size[1], resample)
+    if size[0] != grey.shape[0]:
+        grey = _scale_down(grey, size[0], resample)
+    return np.ascontiguousarray(grey)[:, :, None]
+
+
+def _scale_across(grey: NDArray[np.uint8], width: int, resample: str) -> NDArray[np.uint8]:
+    """Scale [H, W] to another width: a quarter of the rows is a channel."""
+    import cv2
+
+    whole = _filled_up(grey, 0)
+    rows = len(whole) // _TOGETHER
+    shown = cv2.merge([*whole.reshape(_TOGETHER, rows, -1)])  # [H / 4, W, 4]
+    scaled = _torch().resize(np.asarray(shown, np.uint8), (rows, width), resample)
+    return np.concatenate([np.asarray(part, np.uint8) for part in cv2.split(scaled)])[: len(grey)]
+
+
+def _scale_down(grey: NDArray[np.uint8], height: int, resample: str) -> NDArray[np.uint8]:
+    """Scale [H, W] to another height: every fourth column is of one channel."""
+    whole = _filled_up(grey, 1)
+    shown = whole.reshape(len(whole), -1, _TOGETHER)  # [H, W / 4, 4]
+    scaled = _torch().resize(shown, (height, shown.shape[1]), resample)
+    return scaled.reshape(height, -1)[:, : grey.shape[1]]
+
+
+def _filled_up(grey: NDArray[np.uint8], axis: int) -> NDArray[np.uint8]:
+    """Add zeros until an axis is a multiple of four; C-contiguous."""
+    missing = [(0, 0), (0, 0)]
+    missing[axis] = (0, -grey.shape[axis] % _TOGETHER)
+    return np.pad(grey, missing) if any(missing[axis]) else np.ascontiguousarray(grey)
 
 
 @contextmanager

@@ -33,6 +33,9 @@ from preprocess.images.profiles import Profiled, ink_to_srgb, to_srgb
 __all__ = ["decode_image", "decode_pictures"]
 
 # Huffman and arithmetic coding, sequential and progressive. The others: lossless, hierarchical.
+_MAX_SCANS: Final = 500
+"""Of a JPEG: encoders make at most some tens, and each goes through all of the picture."""
+
 _JPEG_PROCESSES = frozenset({0xC0, 0xC1, 0xC2, 0xC9, 0xCA})
 # Sampling factors of the first component -> of all others: what TurboJPEG's interface has names
 # for. Beside these all may be equal, with three blocks at most.
@@ -163,6 +166,10 @@ def _check_jpeg(header: JpegHeader, policy: DecodePolicy) -> None:
         raise ValueError(f"{name or 'hierarchical'} JPEG is not supported")
     if len(header.sampling) not in (1, 3, 4):
         raise ValueError(f"{len(header.sampling)} components instead of 1, 3 or 4")
+    if header.scans > _MAX_SCANS:
+        raise ValueError(
+            f"{header.scans:,} scans, more than {_MAX_SCANS}, and than any encoder makes"
+        )
 
 
 def _is_xyb(icc: bytes) -> bool:

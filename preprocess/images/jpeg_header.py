@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 _STANDALONE_MARKERS = frozenset({0x01, *range(0xD0, 0xD8)})
 _FRAME_MARKERS = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC} | {0xF7}
+_PROGRESSIVE = frozenset({0xC2, 0xC6, 0xCA, 0xCE})
 _EXIF_PREFIX = b"Exif\0\0"
 _XMP_PREFIX = b"http://ns.adobe.com/xap/1.0/\0"
 _ICC_PREFIX = b"ICC_PROFILE\0"
@@ -25,6 +26,7 @@ class JpegHeader:
         process: Second byte of the frame's marker: 0xC0 baseline, 0xC2 progressive and so on.
         precision: Bits per sample.
         sampling: (horizontal, vertical) factors of each component.
+        scans: How often its coefficients are gone through; marks of scans within metadata count.
         exif: The first Exif block.
         xmp: The last XMP packet.
         icc: The colour profile: its parts in the order of their numbers, whether all are there or
@@ -39,6 +41,7 @@ class JpegHeader:
     process: int
     precision: int
     sampling: tuple[tuple[int, int], ...]
+    scans: int
     exif: bytes | None
     xmp: bytes | None
     icc: bytes
@@ -54,7 +57,7 @@ def read_jpeg_header(data: bytes) -> JpegHeader:
         ITU-T T.81 annex B; Exif 2.32 section 4.7.2; XMP part 3 section 1.1.3; ICC.1 annex B.4.
     """
     frame: bytes | None = None
-    process = 0
+    process = in_first_scan = 0
     exif = xmp = None
     parts: list[tuple[int, bytes]] = []
     for marker, *_, body in _jpeg_segments(data):
@@ -68,9 +71,12 @@ def read_jpeg_header(data: bytes) -> JpegHeader:
             xmp = body[len(_XMP_PREFIX) :]
         elif marker == 0xE2 and body.startswith(_ICC_PREFIX):
             parts.append((body[len(_ICC_PREFIX)] if len(body) >= 14 else 0, body[14:]))
+        elif marker == 0xDA:
+            in_first_scan = body[0] if body else 0
     if frame is None or len(frame) < 6 or len(frame) < 6 + 3 * frame[5]:
         raise ValueError("it has no whole frame header before its pixels")
     precision, height, width, count = struct.unpack_from(">BHHB", frame)
+    in_one = process not in _PROGRESSIVE and in_first_scan == count
     factors = frame[7 : 6 + 3 * count : 3]
     return JpegHeader(
         width=width,
@@ -78,6 +84,7 @@ def read_jpeg_header(data: bytes) -> JpegHeader:
         process=process,
         precision=precision,
         sampling=tuple((factor >> 4, factor & 15) for factor in factors),
+        scans=1 if in_one else data.count(b"\xff\xda"),
         exif=exif,
         xmp=xmp,
         icc=b"".join(part for _, part in sorted(parts, key=lambda part: part[0])),

@@ -28,7 +28,7 @@ _LOSSY: Final = frozenset({"jpeg", "tiff_jpeg", "webp"})
 """Compressions of a TIFF, as Pillow names them, after which values are others."""
 
 _PART_PIXELS: Final = 1 << 21
-"""Pixels that are counted at a time."""
+"""Pixels that are looked at at a time."""
 
 
 def pair_masks(listing: Listing, folder: Path) -> Listing:
@@ -206,24 +206,31 @@ def check_mask(
         raise ValueError(
             f"{width} x {height}, its photo is {across} x {down} upright: another shape"
         )
-    values = np.flatnonzero(_counts(mask))
-    allowed = f"0 to {2**depth - 1}" + (" (--mask-depth 16 holds more)" if depth == 8 else "")
-    bad = values[values >= 2**depth]
-    if classes is not None and not len(bad):
+    most = 2**depth - 1
+    allowed = f"0 to {most}" + (" (--mask-depth 16 holds more)" if depth == 8 else "")
+    bad = _least_above(mask, most)
+    if classes is not None and bad is None:
         allowed = f"0 to {classes - 1} and {padding}"
-        bad = values[(values >= classes) & (values != padding)]
-    if len(bad):
-        y, x = np.argwhere(mask == bad[0])[0].tolist()
-        raise ValueError(f"value {bad[0]} at x = {x}, y = {y}; allowed are {allowed}")
+        bad = _least_above(mask, classes - 1, padding)
+    if bad is not None:
+        y, x = np.argwhere(mask == bad)[0].tolist()
+        raise ValueError(f"value {bad} at x = {x}, y = {y}; allowed are {allowed}")
 
 
-def _counts(mask: NDArray[Any]) -> NDArray[np.int64]:
-    """Count every value, a part at a time: it takes eight bytes for each pixel of one."""
+def _least_above(mask: NDArray[Any], most: int, excused: int | None = None) -> int | None:
+    """Return the least value above another, but for one; a part at a time, for the memory."""
+    if most >= np.iinfo(mask.dtype).max:
+        return None
     flat = mask.reshape(-1)
-    counts = np.zeros(int(np.iinfo(mask.dtype).max) + 1, np.int64)
+    found = []
     for start in range(0, len(flat), _PART_PIXELS):
-        counts += np.bincount(flat[start : start + _PART_PIXELS], minlength=len(counts))
-    return counts
+        part = flat[start : start + _PART_PIXELS]
+        above = part > most
+        if excused is not None and excused > most:
+            above &= part != excused
+        if above.any():
+            found.append(int(part[above].min()))
+    return min(found, default=None)
 
 
 def fit_mask(
@@ -247,8 +254,19 @@ def fit_mask(
     columns = _nearest(over[2] - over[0], left, right, mask.shape[1], picture[0])
     rows = _nearest(over[3] - over[1], top, bottom, mask.shape[0], picture[1])
     result = np.full(placement.size[::-1], padding, mask.dtype)
-    result[over[1] : over[3], over[0] : over[2]] = mask[rows[:, None], columns]
+    result[over[1] : over[3], over[0] : over[2]] = _pick(mask, rows, columns)
     return result
+
+
+def _pick(mask: NDArray[Any], rows: NDArray[Any], columns: NDArray[Any]) -> NDArray[Any]:
+    """Return the values of some rows and columns: [rows, columns].
+
+    One axis after the other takes a quarter of the time of both at once. The first is the one that
+    leaves no more than the mask or the result has, also where that is a line of pixels.
+    """
+    if len(rows) <= len(mask):
+        return np.asarray(mask[rows].take(columns, axis=1))
+    return np.asarray(mask.take(columns, axis=1)[rows])
 
 
 def _nearest(count: int, start: int, stop: int, side: int, whole: int) -> NDArray[np.int64]:

@@ -212,7 +212,7 @@ class ImageRecipe:
         except ValueError as error:
             name = item.mask.key if item.mask is not None else ""
             raise SampleError(item.key, f"its mask {name}: {error}") from error
-        return mask.astype(f"<u{chosen.mask_depth // 8}")
+        return mask.astype(f"<u{chosen.mask_depth // 8}", copy=False)
 
     def _sample(self, item: Item, picture: Picture) -> Rows:
         """Return one row of every field: [1, *shape]."""

@@ -131,7 +131,7 @@ def report_copies(listing: Listing, *, max_nbytes: int, allow_leaks: bool) -> Li
     groups = [found for found in copies.values() if len(found) > 1]
     leaks = [found for found in groups if len({split for split, _ in found}) > 1]
     notes = [
-        f"{sum(map(len, found)) - len(found):,} photos are exact copies of others{where}: "
+        f"{_counted(sum(map(len, found)) - len(found))}{where}: "
         + "; ".join(map(_shown, found[:_SHOWN]))
         + (f"; and {len(found) - _SHOWN:,} more" if len(found) > _SHOWN else "")
         for found, where in ((groups, ""), (leaks, " in another split"))
@@ -142,6 +142,15 @@ def report_copies(listing: Listing, *, max_nbytes: int, allow_leaks: bool) -> Li
             f"{listing.root}: {notes[-1]}; remove them, or --allow-leaks to keep them"
         )
     return replace(listing, notes=(*listing.notes, *notes))
+
+
+def _counted(copies: int) -> str:
+    one = copies == 1
+    return (
+        "1 photo is an exact copy of another"
+        if one
+        else f"{copies:,} photos are exact copies of others"
+    )
 
 
 def _shown(group: Sequence[tuple[str, str]]) -> str:

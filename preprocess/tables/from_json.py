@@ -14,6 +14,7 @@ import numpy as np
 from loaders.format.value_texts import number_text
 from preprocess.tables.columns import is_readable, is_text, whole
 from preprocess.tables.dictionaries import encoded
+from preprocess.tables.json_depth import are_objects, may_be_deep
 from preprocess.tables.structs import (
     fault_of_structs,
     flat_record,
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-_OPEN, _CLOSE = b"{}"
 _NO_KEYS: Final = re.compile(rb"^[ \t]*\{[ \t]*\}", re.MULTILINE)
 _EXACT: Final = 1 << 53
 """Whole numbers below are the same in float64."""
@@ -46,6 +46,8 @@ def columns_of_sample(data: bytes) -> "dict[str, bool]":
     """
     import pyarrow as pa
 
+    if may_be_deep(data, find_lines(data)):
+        return {}
     try:
         schema = _parse(data, {}).schema
     except pa.ArrowException:
@@ -97,10 +99,9 @@ def _read_fast(
     """Return the columns of a block in which nothing is doubtful; None for others."""
     import pyarrow as pa
 
-    array = np.frombuffer(data, np.uint8)
     if (
-        not (array[lines.starts] == _OPEN).all()
-        or not (array[lines.stops - 1] == _CLOSE).all()
+        not are_objects(data, lines)
+        or may_be_deep(data, lines)
         or b"\0" in data
         or _NO_KEYS.search(data)
         or not valid_utf8(data)

@@ -7,6 +7,7 @@ what every run needs is made of buffers.
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,6 +35,18 @@ def chosen_texts(
         pa.int64(), len(positions), [None, pa.py_buffer(np.ascontiguousarray(positions, np.int64))]
     )
     return texts.take(indices)
+
+
+def beginnings(texts: "pa.LargeStringArray", most: int) -> list[str]:
+    """Return the first letters of each text, at most so many: of long ones no more is copied."""
+    _, offsets, data = texts.buffers()
+    bounds = np.frombuffer(offsets, np.int64)[texts.offset :][: len(texts) + 1].tolist()
+    held = memoryview(data) if data is not None else memoryview(b"")
+    return [
+        # No letter has more than four bytes; the last one may be cut.
+        bytes(held[start : min(end, start + 4 * most)]).decode(errors="ignore")[:most]
+        for start, end in pairwise(bounds)
+    ]
 
 
 def texts_from_buffers(

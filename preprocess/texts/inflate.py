@@ -16,8 +16,11 @@ _ZSTD_PIECE: Final = 1 << 12
 """The same for zstd, whose decoder gives all that a piece holds: at most 128 KiB for 4 bytes, so
 128 MB even from a file that is made to burst."""
 
+_ZSTD_LEAST: Final = 1 << 6
+"""A piece after one that has burst."""
+
 _OUTPUT: Final = 1 << 20
-"""Bytes that one call of the other decoders gives at most."""
+"""Bytes that are given at a time, at most."""
 
 _ZSTD_WINDOW: Final = 1 << 31
 """The largest window of the format's tools (`zstd --long=31`), which large corpora use."""
@@ -115,6 +118,8 @@ def inflate(file: IO[bytes], compression: Compression, key: str) -> Iterator[byt
     piece = _ZSTD_PIECE if compression == "zstd" else _PIECE
     decoder: _Decoder | None = None
     data = b""
+    least = _ZSTD_LEAST if compression == "zstd" else piece
+    most = piece
     try:
         while True:
             data = data or file.read(piece)
@@ -129,9 +134,12 @@ def inflate(file: IO[bytes], compression: Compression, key: str) -> Iterator[byt
                 decoder = make()
             if not data:
                 raise SampleError(key, f"truncated: the {compression} data end in the middle")
+            nbytes = 0
             for out in decoder.pieces(data):
-                if out:
-                    yield out
+                nbytes += len(out)
+                for start in range(0, len(out), _OUTPUT):  # what works on it takes several times it
+                    yield out[start : start + _OUTPUT] if len(out) > _OUTPUT else out
+            piece = min(most, max(least, len(data) * _OUTPUT // max(1, nbytes)))
             data = decoder.unused_data if decoder.eof else b""
             decoder = None if decoder.eof else decoder
     except (zlib.error, lzma.LZMAError, OSError, _zstd_error(compression)) as error:

@@ -16,7 +16,7 @@ from preprocess.plan import Plan, RunOptions, plan_run
 from preprocess.report import Report
 from preprocess.run import OnProgress, Runner, run
 from preprocess.spelling import in_python
-from preprocess.texts.arrays import make_texts
+from preprocess.texts.arrays import beginnings, make_texts
 from preprocess.texts.read import list_texts, read_documents
 from preprocess.tokens.apart import Process, loader_started
 from preprocess.tokens.batch import sizes_of
@@ -237,5 +237,5 @@ def _sample(listing: Listing, options: TokenOptions) -> "tuple[pa.LargeStringArr
         if documents is not None:
             ends = np.cumsum(sizes_of(documents.texts))
             first = documents.texts.slice(0, 1 + int(np.searchsorted(ends, _SAMPLE_NBYTES)))
-            found += [text[:_SAMPLE_NBYTES] for text in first.to_pylist()]
+            found += beginnings(first, _SAMPLE_NBYTES)
     return make_texts(found), absent if found else []

@@ -61,3 +61,20 @@ def test_any_call_that_fails_is_one_error_and_the_same_command_goes_on(
         assert content(out) == whole
         shutil.rmtree(out)
     assert 3 < failed < 79
+
+
+def test_a_folder_that_is_removed_meanwhile_is_one_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, out = tmp_path / "photos", tmp_path / "out"
+    write_image_tree(source, ["ant", "bee"], 30)
+    finish = os.replace
+
+    def removing(*arguments: Any) -> None:
+        finish(*arguments)
+        if str(arguments[1]).endswith(".npy"):
+            shutil.rmtree(out, ignore_errors=True)
+
+    monkeypatch.setattr(os, "replace", removing)
+    with pytest.raises(OutputError, match=rf"^{out}"):
+        images_to_shards(source, out, OPTIONS, RUN)

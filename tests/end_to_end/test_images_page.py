@@ -13,11 +13,13 @@ from PIL import Image  # noqa: TID253 - a test may load what it compares with
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "preprocess" / "IMAGES.md").read_text()
+README = (ROOT / "README.md").read_text()
 PREP = Path(sys.executable).with_name("prep")
 
 
-def section(title: str, language: str) -> str:
-    part = PAGE.split(f"\n## {title}\n")[1].split("\n## ")[0]
+def section(title: str, language: str, text: str = PAGE) -> str:
+    marks = "##" if text is PAGE else "###"
+    part = text.split(f"\n{marks} {title}\n")[1].split(f"\n{marks} ", maxsplit=1)[0]
     return re.findall(rf"```{language}\n(.*?)```", part, re.DOTALL)[0]
 
 
@@ -60,9 +62,9 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_masks_run_as_the_page_shows(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run(section("Masks", "bash"), folder)
-    batch = execute(section("Masks", "python"), folder, monkeypatch)["batch"]
+def test_masks_run_as_the_readme_shows(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(section("Masks", "bash", README), folder)
+    batch = execute(section("Masks", "python", README), folder, monkeypatch)["batch"]
     assert batch["mask"].dtype == torch.uint8
     assert batch["mask"].shape == (4, 32, 32)
     names = execute(section("Fits, and the way back", "python"), folder, monkeypatch)
@@ -84,10 +86,26 @@ def test_buckets_run_as_the_page_shows(folder: Path, monkeypatch: pytest.MonkeyP
     assert names["batch"]["image"].shape == (4, 3, 24, 40)
 
 
-def test_boxes_run_as_the_page_shows(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run(section("Boxes", "bash"), folder)
-    batch = execute(section("Boxes", "python"), folder, monkeypatch)["batch"]
+def test_boxes_run_as_the_readme_shows(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    title = "Boxes of a COCO json"
+    run(section(title, "bash", README), folder)
+    batch = execute(section(title, "python", README), folder, monkeypatch)["batch"]
     assert len(batch["boxes"]) == len(batch["box_labels"]) == 4
+
+
+def test_copies_in_two_splits_are_reported_as_the_readme_shows(tmp_path: Path) -> None:
+    for name in ("train/tom.jpg", "test/cat.jpg"):
+        path = tmp_path / "photos" / name
+        path.parent.mkdir(parents=True)
+        Image.new("RGB", (40, 30), "orange").save(path)
+    title = "Copies in two splits"
+    words = section(title, "bash", README).split()
+    done = subprocess.run(
+        [PREP, *words[1:]], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert done.stderr.split() == section(title, "text", README).split()
+    run(f"{section(title, 'bash', README)} --allow-leaks", tmp_path)
 
 
 def test_tables_and_splits_run_as_the_page_shows(folder: Path) -> None:

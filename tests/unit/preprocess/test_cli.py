@@ -321,3 +321,13 @@ def test_an_interrupt_exits_with_130_and_says_truly_what_is_kept(
     assert (result.stdout, result.stderr) == ("", said)
     monkeypatch.undo()
     assert prepare(photos, tmp_path / "out").exit_code == 0
+
+
+def test_memory_that_runs_out_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("preprocess.images.prepare.plan_images", fail)
+    result = CliRunner().invoke(prep, ["images", str(tmp_path), str(tmp_path / "out"), "--sizes=8"])
+    assert result.exit_code == 1
+    assert result.stderr.startswith("Error: not enough memory; fewer --workers")

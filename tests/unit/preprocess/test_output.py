@@ -21,7 +21,6 @@ from preprocess.report import Report
 from preprocess.room import check_room
 from preprocess.run import run
 from preprocess.shard_writer import write_shard
-from preprocess.threads import Stopped
 from tests.recipes import (
     DigestRecipe,
     numbered_items,
@@ -262,7 +261,7 @@ def test_a_worker_whose_run_lost_the_folder_writes_nothing(source: Path, tmp_pat
     task = replace(next(plan.tasks()), owner=held.owner)
     held.release(finished=False)
     other = claim(plan, overwrite=False)
-    with pytest.raises(Stopped):
+    with pytest.raises(OutputError, match="taken by another run"):
         write_shard(task)
     assert not list((tmp_path / "out").glob("train/*"))
     assert write_shard(replace(task, owner=other.owner)).count

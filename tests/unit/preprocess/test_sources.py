@@ -6,6 +6,7 @@ import socket
 import subprocess
 import unicodedata
 from collections.abc import Iterator
+from io import FileIO
 from itertools import pairwise
 from pathlib import Path
 
@@ -439,3 +440,22 @@ def test_a_folder_in_place_of_an_item_is_refused(tmp_path: Path) -> None:
 )
 def test_a_key_is_printed_on_one_line_without_control_characters(key: str, shown: str) -> None:
     assert printable(key) == shown
+
+
+def test_a_file_that_grows_is_read_no_further_than_it_was_listed(tmp_path: Path) -> None:
+    path = tmp_path / "a.jpg"
+    path.write_bytes(b"x" * 1_000)
+    item = Item("a.jpg", 1_000, path.stat().st_mtime_ns)
+    asked: list[int] = []
+
+    class Growing(FileIO):
+        def read(self, size: int | None = -1, /) -> bytes:
+            asked.append(size or 0)
+            return b"x" * (size or 0)
+
+    with pytest.MonkeyPatch.context() as patch:
+        opened = lambda descriptor, *_, **__: Growing(descriptor)  # noqa: E731
+        patch.setattr("preprocess.item_files.open", opened, raising=False)
+        with pytest.raises(SampleError, match="1001 bytes, listed with 1000"):
+            read_item(tmp_path, item)
+    assert asked == [1_001]

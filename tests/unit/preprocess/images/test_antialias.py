@@ -50,6 +50,24 @@ def test_the_library_makes_the_package_s_pixels(
     np.testing.assert_array_equal(pixels, before)
 
 
+@given(SIDES, SIDES, SIDES, SIDES, st.booleans(), st.sampled_from([*OPERATORS]))
+def test_grey_that_goes_by_four_has_the_pixels_of_one_channel_alone(
+    height: int, width: int, high: int, wide: int, extreme: bool, resample: str
+) -> None:
+    rng = np.random.default_rng([height, width, high, wide])
+    pixels = rng.integers(0, 256, (height, width, 1), np.uint8)
+    if extreme:  # bicubic overshoots
+        pixels = np.where(pixels < 128, 0, 255).astype(np.uint8)
+    before = pixels.copy()
+    for size in ((high, wide), (height, wide), (high, width)):
+        scaled = resize_antialiased(pixels, size, resample)
+        assert scaled.flags.c_contiguous
+        np.testing.assert_array_equal(
+            scaled, TorchPackage().resize(pixels, size, resample), strict=True
+        )
+    np.testing.assert_array_equal(pixels, before)
+
+
 def test_the_library_s_threads_are_the_package_s(library: Torch) -> None:
     before = torch.get_num_threads()
     try:

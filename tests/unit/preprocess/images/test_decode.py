@@ -71,6 +71,17 @@ def refusal(data: bytes, **options: Any) -> str:
     return caught.value.reason
 
 
+@pytest.mark.parametrize("progressive", [True, False])
+def test_a_jpeg_with_endless_scans_is_refused_before_it_is_decoded(progressive: bool) -> None:
+    data = encode(photo(), "JPEG", progressive=True)
+    first, second = (data.index(b"\xff\xda", at) for at in (0, data.index(b"\xff\xda") + 2))
+    scan = data[first:second]
+    data = data[:first] + scan * 501 + data[second:]
+    if not progressive:  # the scan of one component tells that there are more
+        data = data.replace(b"\xff\xc2", b"\xff\xc0").replace(scan, b"\xff\xda\0\x08\1\1\0\0\x3f\0")
+    assert "scans, more than 500" in refusal(data)
+
+
 def png_chunk(kind: bytes, body: bytes) -> bytes:
     return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
 

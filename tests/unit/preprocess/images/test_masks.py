@@ -2,7 +2,9 @@
 
 import io
 import os
+import re
 import struct
+import tracemalloc
 import zlib
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,7 @@ from PIL import Image  # noqa: TID253 - a test may load what it compares with
 from loaders import Loader, open_dataset
 from preprocess import ImageOptions, RunOptions, SourceError, images_to_shards
 from preprocess.images.decode import decode_image
-from preprocess.images.masks import decode_mask, fit_mask
+from preprocess.images.masks import check_mask, decode_mask, fit_mask
 from preprocess.images.resize import FITS, Fit, fit_geometry
 
 SIDES = st.integers(1, 60)
@@ -78,6 +80,54 @@ def test_no_fit_makes_a_new_value_and_the_nearest_centre_decides(
         for v in (down - 1e-9, down + 1e-9)
     }
     assert int(found[y, x]) in near
+
+
+@pytest.mark.parametrize("shape", [(1, 1_000_000), (1_000_000, 1)])
+def test_a_line_of_pixels_is_fitted_in_no_more_memory_than_itself_and_the_result(
+    shape: tuple[int, int],
+) -> None:
+    mask = np.zeros(shape, np.uint8)
+    mask.reshape(-1)[mask.size // 2 :] = 7
+    place = fit_geometry(shape[1], shape[0], (64, 64), "stretch")
+    tracemalloc.start()
+    found = fit_mask(mask, shape[::-1], place, padding=255)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert np.count_nonzero(found) == found.size // 2
+    assert peak < 2 * mask.nbytes
+
+
+@given(
+    shape=st.tuples(SIDES, SIDES),
+    values=st.lists(st.integers(0, 600), min_size=1, max_size=4),
+    classes=st.none() | st.integers(1, 256),
+    padding=st.integers(0, 255),
+    depth=st.sampled_from([8, 16]),
+)
+def test_the_least_value_that_is_not_allowed_is_named_where_it_is_first(
+    shape: tuple[int, int], values: list[int], classes: int | None, padding: int, depth: int
+) -> None:
+    dtype = np.uint8 if max(values) < 256 else np.uint16
+    mask = np.random.default_rng(shape).choice(np.array(values, dtype), shape)
+    stored = range(2**depth)
+    allowed = {*stored} if classes is None else {*range(classes), padding}
+    there = set(mask.reshape(-1).tolist())
+    refused = sorted(there - {*stored}) or sorted(there - allowed)
+    picture = shape[::-1]
+    if not refused:
+        check_mask(mask, picture, classes=classes, padding=padding, depth=depth)
+        return
+    first = mask.reshape(-1).tolist().index(refused[0])
+    y, x = divmod(first, shape[1])
+    with pytest.raises(ValueError, match=re.escape(f"value {refused[0]} at x = {x}, y = {y};")):
+        check_mask(mask, picture, classes=classes, padding=padding, depth=depth)
+
+
+def test_a_mask_of_many_pixels_is_looked_at_to_its_end() -> None:
+    mask = np.zeros((1500, 2000), np.uint8)
+    mask[0, 5], mask[-1, -1], mask[-1, -2] = 9, 8, 255
+    with pytest.raises(ValueError, match="value 8 at x = 1999, y = 1499; allowed are 0 to 1 and"):
+        check_mask(mask, (2000, 1500), classes=2, padding=255, depth=8)
 
 
 @pytest.mark.parametrize("bits", [1, 2, 4, 8])

@@ -265,7 +265,7 @@ def test_copies_in_several_splits_are_refused_unless_allowed(tmp_path: Path) -> 
     image.resize((21, 21)).save(tmp_path / "photos/validation/c.png")
     report = prepare(tmp_path, None)
     (note,) = report.notes
-    assert note.startswith("1 photos are exact copies of others: train/a.png (train) = train/b.png")
+    assert note.startswith("1 photo is an exact copy of another: train/a.png (train) = train/b.png")
 
 
 def test_a_note_on_many_copies_names_few_of_them_and_one_of_each_split(tmp_path: Path) -> None:
