@@ -238,7 +238,7 @@ class _Repair:
         check_room(self.root, nbytes)
         workers = options.worker_count()
         backend = plan.recipe.backend(plan.listing, workers)
-        with saying_what_is_wanted(lambda: nbytes):
+        with saying_what_is_wanted(self.root, lambda: nbytes):
             (self.staging / WORK).mkdir(parents=True, exist_ok=True)
             receipts = write_shards(tasks, backend, workers, on_progress)
         for receipt in receipts:

@@ -31,10 +31,11 @@ def check_room(out: Path, nbytes: int) -> None:
 
 
 @contextmanager
-def saying_what_is_wanted(wanted: Callable[[], int]) -> Iterator[None]:
+def saying_what_is_wanted(out: Path, wanted: Callable[[], int]) -> Iterator[None]:
     """Let the error of a disk that fills up say how much room is wanted.
 
     Args:
+        out: The folder that is written to.
         wanted: Bytes of shards or other data that are still to be written, about.
 
     Raises:
@@ -43,7 +44,10 @@ def saying_what_is_wanted(wanted: Callable[[], int]) -> Iterator[None]:
     try:
         yield
     except NoSpaceError as error:
-        left = f"about {_needed(wanted()):,} bytes are still to be written"
+        needed = _needed(wanted())
+        left = f"about {needed:,} bytes are still to be written"
+        if needed < free_nbytes(out):  # what was begun is gone by now
+            left = f"what is left takes more than the {needed:,} bytes that were expected of it"
         raise NoSpaceError(f"{error}; {left}") from error
 
 

@@ -53,7 +53,7 @@ def run(plan: Plan, options: RunOptions, on_progress: OnProgress = lambda *_: No
         SourceError: No item at all could become a sample.
         OutputError: The output folder belongs to something else, or cannot take the data.
     """
-    with saying_what_is_wanted(plan.nbytes_left):
+    with saying_what_is_wanted(plan.out, plan.nbytes_left):
         return _run(plan, options, on_progress)
 
 

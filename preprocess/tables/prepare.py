@@ -85,7 +85,7 @@ def plan_table(
             room = sum(item.nbytes for items in listing.splits.values() for item in items)
             check_room(work.folder, room)
             reading = Reading(request.options, request.limit)
-            with saying_what_is_wanted(lambda: room):
+            with saying_what_is_wanted(work.folder, lambda: room):
                 spilled = spill(listing, reading, work.folder, workers, work.clear)
         try:
             planned = lay_out(outline, spilled, request, Shared(like, text), run_options, work)
@@ -118,7 +118,7 @@ def run_table(
         nbytes = plan.nbytes + sum(sum(w.counts) * w.entry.itemsize for _, w in planned.deals)
         if planned.deals:
             check_room(planned.work.folder, nbytes)
-        with saying_what_is_wanted(lambda: nbytes):
+        with saying_what_is_wanted(planned.work.folder, lambda: nbytes):
             for rows, windows in planned.deals:
                 deal_rows(rows, windows, run_options.worker_count())
     report = runner(plan, run_options, on_progress)

@@ -64,7 +64,7 @@ def export_tokens(path: Path | str, folder: Path | str, target: Target) -> dict[
         raise OutputError(f"{out}: cannot be made: {error.strerror}") from error
     nbytes = sum(sum(split.files[_FIELD].nbytes) for split in manifest.splits.values())
     check_room(out, nbytes)
-    with saying_what_is_wanted(lambda: nbytes):
+    with saying_what_is_wanted(out, lambda: nbytes):
         return {name: _export_split(root, out, target, manifest, name) for name in manifest.splits}
 
 

@@ -13,12 +13,12 @@ from loaders.errors import ShardsError
 from loaders.format.containers import CONTAINERS
 from loaders.format.files import MANIFEST, REPORT, SKIPPED, WORK
 from loaders.format.spec import Container, read_manifest
-from preprocess.errors import OutputError
+from preprocess.errors import NoSpaceError, OutputError
 from preprocess.output import check_paths, claim
 from preprocess.plan import RunOptions
 from preprocess.removal import dataset_files
 from preprocess.report import Report
-from preprocess.room import check_room
+from preprocess.room import check_room, saying_what_is_wanted
 from preprocess.run import run
 from preprocess.shard_writer import write_shard
 from tests.recipes import (
@@ -312,3 +312,20 @@ def test_limiting_changes_whose_the_dataset_is(source: Path, tmp_path: Path) -> 
     assert fewer.count == 3
     assert fewer.fingerprint() != whole.listing.fingerprint()
     assert set(CONTAINERS) == set(CONTAINER_NAMES)
+
+
+def test_a_disk_that_fills_up_says_what_is_wanted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("preprocess.room.free_nbytes", lambda _: 5_000)
+    with (
+        pytest.raises(NoSpaceError, match=r"^full; about 3,020,000 bytes are still to be written$"),
+        saying_what_is_wanted(tmp_path, lambda: 2_000_000),
+    ):
+        raise NoSpaceError("full")
+    monkeypatch.setattr("preprocess.room.free_nbytes", lambda _: 5_000_000)
+    with (
+        pytest.raises(NoSpaceError, match=r"^full; .* more than the 3,020,000 bytes that were exp"),
+        saying_what_is_wanted(tmp_path, lambda: 2_000_000),
+    ):
+        raise NoSpaceError("full")
