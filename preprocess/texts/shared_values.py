@@ -9,8 +9,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet
 
-_BATCH_NBYTES: Final = 1 << 26
+_BATCH_NBYTES: Final = 1 << 27
 """What a batch of rows may take in memory if every row has the longest of the values."""
+
+_READ_NBYTES: Final = 1 << 20
 
 _DICTIONARY: Final = frozenset({"PLAIN_DICTIONARY", "RLE_DICTIONARY"})
 
@@ -74,7 +76,12 @@ def _longest_in_dictionary(
     import pyarrow.parquet
 
     with pyarrow.parquet.ParquetFile(
-        source, metadata=file.metadata, read_dictionary=[path], page_checksum_verification=True
+        source,
+        metadata=file.metadata,
+        buffer_size=_READ_NBYTES,
+        pre_buffer=False,
+        page_checksum_verification=True,
+        read_dictionary=[path],
     ) as with_dictionary:
         batches = with_dictionary.iter_batches(
             batch_size=1, row_groups=[group], columns=[path], use_threads=False

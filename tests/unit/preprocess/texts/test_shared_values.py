@@ -19,7 +19,7 @@ from preprocess.texts.read import TextOptions, list_texts, read_documents
 
 LONG = "x" * 100_000
 ROWS = 6_000
-BOUND = 140_000_000
+BOUND = 280_000_000
 """Bytes of texts at once: far fewer than the 600 MB that the rows stand for."""
 
 
