@@ -35,7 +35,7 @@ def most_rows(
         names: Columns, or paths to what is within them, that will be read as they are.
 
     Returns:
-        Rows; None where that is no limit.
+        Rows, which may be of several groups; None where no values are shared.
     """
     most: int | None = None
     for index in groups:
@@ -46,21 +46,25 @@ def most_rows(
             if any(f"{column.path_in_schema}.".startswith(f"{name}.") for name in names):
                 values = -(-column.num_values // max(1, group.num_rows))  # a row has, on average
                 nbytes += values * _longest(source, file, index, number)
-        if nbytes * group.num_rows > _BATCH_NBYTES:
-            most = min(most or group.num_rows, max(1, _BATCH_NBYTES // nbytes))
+        if nbytes:
+            rows = max(1, _BATCH_NBYTES // nbytes)
+            most = rows if most is None else min(most, rows)
     return most
 
 
 def _longest(
     source: Any, file: "pyarrow.parquet.ParquetFile", group_index: int, number: int
 ) -> int:
-    """Return the bytes of the longest value that rows of a column may share; 0 if none do."""
+    """Return the bytes of the longest value that rows of a column may share; 0 if none do.
+
+    Or more, where that limits no batch to fewer rows than the group has.
+    """
     column = file.metadata.row_group(group_index).column(number)
     encodings = set(column.encodings)
     nbytes: int = column.total_uncompressed_size
     in_dictionary = not _DICTIONARY.isdisjoint(encodings)
     if column.physical_type == "FIXED_LEN_BYTE_ARRAY":
-        return int(file.schema.column(number).length) if in_dictionary else 0
+        return int(file.schema.column(number).length)  # shared or not
     if column.physical_type != "BYTE_ARRAY" or not (in_dictionary or _PREFIXES in encodings):
         return 0
     if _PREFIXES in encodings or column.num_values * nbytes <= _BATCH_NBYTES:
@@ -132,6 +136,9 @@ def _shared_lengths(column: Any) -> Any:
     """Return [N] int64, the bytes of each value of a column whose rows may share them; else None.
 
     Lengths that damaged views or indices have are not told from others here.
+
+    Raises:
+        ArrowInvalid: Its buffers are too small.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -139,12 +146,14 @@ def _shared_lengths(column: Any) -> Any:
     if pa.types.is_dictionary(column.type):
         if not _has_lengths(column.type.value_type):
             return None
+        column.validate()
         found = pc.take(pc.binary_length(column.dictionary), column.indices, boundscheck=True)
         return found.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
     if is_view(column.type):
-        views = np.frombuffer(column.buffers()[1], "<i4").reshape(-1, _VIEW_WORDS)
-        lengths = views[column.offset : column.offset + len(column), 0]
-        return np.maximum(lengths, 0).astype(np.int64)
+        column.validate()
+        words = (column.offset + len(column)) * _VIEW_WORDS
+        views = np.frombuffer(column.buffers()[1], "<i4", words).reshape(-1, _VIEW_WORDS)
+        return np.maximum(views[column.offset :, 0], 0).astype(np.int64)
     return None
 
 

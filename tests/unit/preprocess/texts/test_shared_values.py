@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from preprocess.errors import SampleError
 from preprocess.tables.options import TableOptions
 from preprocess.tables.read import read_blocks
 from preprocess.texts import from_arrow, shared_values
@@ -45,6 +46,14 @@ def write_shared(folder: Path, kind: str) -> Path:
     if kind == "parquet":
         table = pa.table({"text": dictionary.dictionary_decode()})
         pq.write_table(table, path, store_schema=False)
+    elif kind == "parquet groups":  # each of which may be in memory whole
+        table = pa.table({"text": dictionary.dictionary_decode()})
+        pq.write_table(table, path, row_group_size=ROWS // 6, store_schema=False)
+    elif kind == "parquet fixed prefixes":
+        fixed = dictionary.dictionary_decode().view(pa.binary()).cast(pa.binary(len(LONG)))
+        pq.write_table(
+            pa.table({"text": fixed}), path, use_dictionary=False, column_encoding=PREFIXES
+        )
     elif kind == "parquet prefixes":
         texts = pa.array([f"{LONG}{row}" for row in range(ROWS)])
         pq.write_table(
@@ -62,7 +71,10 @@ def write_shared(folder: Path, kind: str) -> Path:
 
 
 PREFIXES = {"text": "DELTA_BYTE_ARRAY"}
-KINDS = ["parquet", "parquet prefixes", "parquet list", "arrow dictionary", "arrow view"]
+KINDS = [
+    *("parquet", "parquet groups", "parquet prefixes", "parquet list"),
+    *("arrow dictionary", "arrow view"),
+]
 
 
 def documents_in(path: Path, options: TextOptions) -> Iterator[Documents]:
@@ -71,12 +83,12 @@ def documents_in(path: Path, options: TextOptions) -> Iterator[Documents]:
         yield from read_documents(listing.root, item, options)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, "parquet fixed prefixes"])
 def test_a_long_value_that_all_rows_share_is_read_a_few_rows_at_a_time(
     kind: str, tmp_path: Path
 ) -> None:
     path = write_shared(tmp_path, kind)
-    options = TextOptions(json_values=kind == "parquet list")
+    options = TextOptions(json_values=kind in {"parquet list", "parquet fixed prefixes"})
     count = 0
     for documents in documents_in(path, options):
         assert documents.texts.nbytes < BOUND
@@ -105,6 +117,23 @@ def test_rows_that_take_no_bytes_are_read_some_at_a_time(tmp_path: Path) -> None
     sizes = [len(d.errors) for d in documents_in(tmp_path / "a.arrow", TextOptions())]
     assert sum(sizes) == rows
     assert max(sizes) <= from_arrow.MAX_BATCH_ROWS
+
+
+@pytest.mark.parametrize("nbytes", [0, 8, 16, 40, 44])
+def test_views_in_too_few_bytes_are_refused_by_name(nbytes: int, tmp_path: Path) -> None:
+    path = tmp_path / "a.arrow"
+    write_arrow(path, pa.table({"text": pa.array(["abc", "de", "fg"], pa.string_view())}))
+    data = bytearray(path.read_bytes())
+    # First the whole body's length, then the buffer's.
+    _, place, *_ = (at for at in range(0, len(data), 8) if data[at : at + 8] == nbytes_of(48))
+    data[place : place + 8] = nbytes_of(nbytes)
+    path.write_bytes(data)
+    with pytest.raises(SampleError, match=r"a\.arrow: .*too small"):
+        list(documents_in(path, TextOptions()))
+
+
+def nbytes_of(count: int) -> bytes:
+    return count.to_bytes(8, "little")
 
 
 TEXTS = st.lists(
