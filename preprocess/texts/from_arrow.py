@@ -196,6 +196,8 @@ def _documents(
     key: str,
     options: TextOptions,
 ) -> Iterator[Documents]:
+    import pyarrow.compute as pc
+
     nbytes, limit = 0, options.max_item_nbytes
     for table in tables:
         columns = {name: read_column(table, path) for name, path in paths.items()}
@@ -205,7 +207,7 @@ def _documents(
             if not len(numbers):
                 continue
             documents = documents_of(Rows(part, numbers), key, options)
-            nbytes += documents.texts.nbytes
+            nbytes += pc.sum(pc.binary_length(documents.texts), min_count=0).as_py()
             if limit is not None and nbytes > limit:
                 reason = f"its texts have more than the {limit:,} bytes that files may have"
                 raise SampleError(key, f"{reason}; raise --max-item-bytes")
