@@ -3,6 +3,7 @@
 Every reader raises ValueError with the cause in one line.
 """
 
+import re
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 _STANDALONE_MARKERS = frozenset({0x01, *range(0xD0, 0xD8)})
 _FRAME_MARKERS = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC} | {0xF7}
 _PROGRESSIVE = frozenset({0xC2, 0xC6, 0xCA, 0xCE})
+_MARK = re.compile(rb"\xff[^\x00\x01\xd0-\xd7\xff]")
 _EXIF_PREFIX = b"Exif\0\0"
 _XMP_PREFIX = b"http://ns.adobe.com/xap/1.0/\0"
 _ICC_PREFIX = b"ICC_PROFILE\0"
@@ -26,7 +28,7 @@ class JpegHeader:
         process: Second byte of the frame's marker: 0xC0 baseline, 0xC2 progressive and so on.
         precision: Bits per sample.
         sampling: (horizontal, vertical) factors of each component.
-        scans: How often its coefficients are gone through; marks of scans within metadata count.
+        scans: How often its coefficients are gone through.
         exif: The first Exif block.
         xmp: The last XMP packet.
         icc: The colour profile: its parts in the order of their numbers, whether all are there or
@@ -57,10 +59,10 @@ def read_jpeg_header(data: bytes) -> JpegHeader:
         ITU-T T.81 annex B; Exif 2.32 section 4.7.2; XMP part 3 section 1.1.3; ICC.1 annex B.4.
     """
     frame: bytes | None = None
-    process = in_first_scan = 0
+    process = in_first_scan = first_scan = 0
     exif = xmp = None
     parts: list[tuple[int, bytes]] = []
-    for marker, *_, body in _jpeg_segments(data):
+    for marker, _, start, body in _jpeg_segments(data):
         if marker in _FRAME_MARKERS:
             if frame is not None:
                 raise ValueError("it has two frames")
@@ -72,7 +74,7 @@ def read_jpeg_header(data: bytes) -> JpegHeader:
         elif marker == 0xE2 and body.startswith(_ICC_PREFIX):
             parts.append((body[len(_ICC_PREFIX)] if len(body) >= 14 else 0, body[14:]))
         elif marker == 0xDA:
-            in_first_scan = body[0] if body else 0
+            in_first_scan, first_scan = body[0] if body else 0, start
     if frame is None or len(frame) < 6 or len(frame) < 6 + 3 * frame[5]:
         raise ValueError("it has no whole frame header before its pixels")
     precision, height, width, count = struct.unpack_from(">BHHB", frame)
@@ -84,12 +86,24 @@ def read_jpeg_header(data: bytes) -> JpegHeader:
         process=process,
         precision=precision,
         sampling=tuple((factor >> 4, factor & 15) for factor in factors),
-        scans=1 if in_one else data.count(b"\xff\xda"),
+        scans=1 if in_one else _count_scans(data, first_scan),
         exif=exif,
         xmp=xmp,
         icc=b"".join(part for _, part in sorted(parts, key=lambda part: part[0])),
         clean=_clean_jpeg(data),
     )
+
+
+def _count_scans(data: bytes, position: int) -> int:
+    """Count the scans from the first on; what follows the picture, a film perhaps, has none."""
+    scans = 0
+    while mark := _MARK.search(data, position):
+        marker, position = data[mark.end() - 1], mark.end()
+        if marker == 0xD9:
+            break
+        scans += marker == 0xDA
+        position += int.from_bytes(data[position : position + 2], "big")
+    return scans
 
 
 def _clean_jpeg(data: bytes) -> bytes | None:

@@ -80,6 +80,17 @@ def test_a_jpeg_with_endless_scans_is_refused_before_it_is_decoded(progressive: 
     if not progressive:  # the scan of one component tells that there are more
         data = data.replace(b"\xff\xc2", b"\xff\xc0").replace(scan, b"\xff\xda\0\x08\1\1\0\0\x3f\0")
     assert "scans, more than 500" in refusal(data)
+    comment = b"\xff\xfe\0\4\xff\xd9"  # no end of the picture
+    for place in (first, data.index(b"\xff\xda", first + 2)):
+        assert "scans, more than 500" in refusal(data[:place] + comment + data[place:])
+
+
+def test_what_follows_a_jpeg_has_no_scans_of_it() -> None:
+    data = encode(photo(), "JPEG", progressive=True)
+    mark = data.index(b"\xff\xda")
+    comment = b"\xff\xfe\x07\xd2" + b"\xff\xda" * 1_000
+    film = decode(data[:mark] + comment + data[mark:] + b"\xff\xda" * 1_000)
+    assert np.array_equal(film, decode(data))
 
 
 def png_chunk(kind: bytes, body: bytes) -> bytes:
