@@ -61,6 +61,8 @@ def find_column(schema: "pa.Schema", key: str, file: str) -> tuple[str, ...]:
         if names.count(name) != 1:
             raise SampleError(file, f"no column {key!r}; {path[0]!r} has {listed(names)}")
         kind = kind.field(names.index(name)).type
+    if pa.types.is_run_end_encoded(kind):
+        raise SampleError(file, f"column {key!r} is run-end encoded, which is not read: decode it")
     return path
 
 

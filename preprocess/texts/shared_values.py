@@ -14,6 +14,9 @@ _BATCH_NBYTES: Final = 1 << 27
 
 _READ_NBYTES: Final = 1 << 20
 
+_ITEM_NBYTES: Final = 32
+"""What an item of a list that others share may take, where it is no text."""
+
 _DICTIONARY: Final = frozenset({"PLAIN_DICTIONARY", "RLE_DICTIONARY"})
 
 _VIEW_WORDS: Final = 4
@@ -21,6 +24,13 @@ _VIEW_WORDS: Final = 4
 
 _PREFIXES: Final = "DELTA_BYTE_ARRAY"
 """Values begin with what the one before has."""
+
+_FIRST_ROWS: Final = 16
+_PREFIX_TIMES: Final = 16
+_PREFIX_NBYTES: Final = 1 << 16
+"""Of such a column values are taken to be up to so many times as long as the longest of the first
+ones, and never for shorter than that: enough for honest files, which would else be read row by row.
+"""
 
 
 def most_rows(
@@ -67,15 +77,27 @@ def _longest(
         return int(file.schema.column(number).length)  # shared or not
     if column.physical_type != "BYTE_ARRAY" or not (in_dictionary or _PREFIXES in encodings):
         return 0
-    if _PREFIXES in encodings or column.num_values * nbytes <= _BATCH_NBYTES:
+    if column.num_values * nbytes <= _BATCH_NBYTES:
         return nbytes
-    return _longest_in_dictionary(source, file, group_index, column.path_in_schema) or nbytes
+    path = column.path_in_schema
+    if _PREFIXES in encodings:  # nothing says how long these are: taken from the first of them
+        longest = _longest_of_first(source, file, group_index, path, _FIRST_ROWS)
+        return min(nbytes, max(_PREFIX_NBYTES, _PREFIX_TIMES * longest))
+    return _longest_of_first(source, file, group_index, path, 1, [path]) or nbytes
 
 
-def _longest_in_dictionary(
-    source: Any, file: "pyarrow.parquet.ParquetFile", group: int, path: str
+def _longest_of_first(
+    source: Any,
+    file: "pyarrow.parquet.ParquetFile",
+    group: int,
+    path: str,
+    rows: int,
+    dictionaries: Sequence[str] = (),
 ) -> int:
-    """Return the bytes of the longest value in the dictionary of a column; 0 if it is not known."""
+    """Return the bytes of the longest value in the first rows of a column; 0 if there is none.
+
+    Of a column that is read as a dictionary: in all of the dictionary.
+    """
     import pyarrow.compute as pc
     import pyarrow.parquet
 
@@ -85,30 +107,27 @@ def _longest_in_dictionary(
         buffer_size=_READ_NBYTES,
         pre_buffer=False,
         page_checksum_verification=True,
-        read_dictionary=[path],
-    ) as with_dictionary:
-        batches = with_dictionary.iter_batches(
-            batch_size=1, row_groups=[group], columns=[path], use_threads=False
+        read_dictionary=list(dictionaries),
+    ) as probed:
+        batches = probed.iter_batches(
+            batch_size=rows, row_groups=[group], columns=[path], use_threads=False
         )
         found = next(batches, None)
         values = None if found is None else _innermost(found.column(0))
-    if values is None or not len(values.dictionary):
+    if values is None:
         return 0
-    return int(pc.max(pc.binary_length(values.dictionary)).as_py() or 0)
+    return int(pc.max(pc.binary_length(values)).as_py() or 0)
 
 
 def _innermost(array: "pa.Array") -> Any:
-    """Return the dictionary array within structs and lists; None if there is none."""
+    """Return the texts within structs and lists, or their dictionary; None if there are none."""
     import pyarrow as pa
 
-    while not pa.types.is_dictionary(array.type):
-        if pa.types.is_struct(array.type):
-            array = array.field(0)
-        elif hasattr(array, "values"):
-            array = array.values
-        else:
-            return None
-    return array
+    while pa.types.is_nested(array.type):
+        array = array.field(0) if pa.types.is_struct(array.type) else array.values
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary
+    return array if _has_lengths(array.type) else None
 
 
 def cut_shared(table: Any, columns: Sequence[Any], nbytes: int) -> Iterator[slice]:
@@ -143,18 +162,62 @@ def _shared_lengths(column: Any) -> Any:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if pa.types.is_dictionary(column.type):
-        if not _has_lengths(column.type.value_type):
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        if not _has_lengths(kind.value_type):
             return None
         column.validate()
         found = pc.take(pc.binary_length(column.dictionary), column.indices, boundscheck=True)
-        return found.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
-    if is_view(column.type):
+        return _as_counts(found)
+    if is_view(kind):
         column.validate()
         words = (column.offset + len(column)) * _VIEW_WORDS
         views = np.frombuffer(column.buffers()[1], "<i4", words).reshape(-1, _VIEW_WORDS)
         return np.maximum(views[column.offset :, 0], 0).astype(np.int64)
-    return None
+    return _lengths_within(column) if pa.types.is_nested(kind) else None
+
+
+def _lengths_within(column: Any) -> Any:
+    """Return the same of a column of structs, or of lists, which may share their items too."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kind = column.type
+    if pa.types.is_struct(kind):
+        return _sum_of(column.flatten())
+    viewed = pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind)
+    if pa.types.is_map(kind):
+        parts = [column.keys, column.items]
+    elif viewed or pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        parts = [column.values]
+    else:
+        return None
+    each = _sum_of(parts)
+    if each is None:
+        if not viewed:
+            return None
+        each = np.full(len(column.values), _ITEM_NBYTES, np.int64)
+        if _has_lengths(column.values.type):
+            each += _as_counts(pc.binary_length(column.values))
+    column.validate(full=True)  # or what follows could look anywhere
+    ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(each)])
+    starts = column.offsets.to_numpy(zero_copy_only=False)
+    if viewed:
+        return ends[starts + column.sizes.to_numpy(zero_copy_only=False)] - ends[starts]
+    return ends[starts[1:]] - ends[starts[:-1]]
+
+
+def _as_counts(lengths: Any) -> Any:
+    """Return [N] int64: none for nulls."""
+    import pyarrow as pa
+
+    return lengths.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+
+
+def _sum_of(columns: Iterable[Any]) -> Any:
+    """Return the sum of what rows of some columns may share; None if they do not."""
+    found = [one for column in columns if (one := _shared_lengths(column)) is not None]
+    return np.sum(found, axis=0) if found else None
 
 
 def is_view(kind: Any) -> bool:

@@ -63,6 +63,14 @@ def write_shared(folder: Path, kind: str) -> Path:
         starts = pa.array(np.arange(0, ROWS + 1, 2, dtype=np.int32))
         lists = pa.ListArray.from_arrays(starts, dictionary.dictionary_decode())
         pq.write_table(pa.table({"text": lists}), path, store_schema=False)
+    elif kind == "arrow list view":
+        every = pa.array([0] * ROWS, pa.int32()), pa.array([2] * ROWS, pa.int32())
+        lists = pa.ListViewArray.from_arrays(*every, pa.array([LONG, "b"]))
+        write_arrow(path, pa.table({"text": lists}))
+    elif kind == "arrow list":
+        starts = pa.array(np.arange(ROWS + 1, dtype=np.int32))
+        lists = pa.ListArray.from_arrays(starts, dictionary)
+        write_arrow(path, pa.table({"text": pa.StructArray.from_arrays([lists], ["a"])}))
     else:
         array = dictionary if kind == "arrow dictionary" else shared_views(ROWS)
         write_arrow(path, pa.table({"text": array}))
@@ -83,12 +91,15 @@ def documents_in(path: Path, options: TextOptions) -> Iterator[Documents]:
         yield from read_documents(listing.root, item, options)
 
 
-@pytest.mark.parametrize("kind", [*KINDS, "parquet fixed prefixes"])
+AS_JSON = ["parquet fixed prefixes", "arrow list", "arrow list view"]
+
+
+@pytest.mark.parametrize("kind", [*KINDS, *AS_JSON])
 def test_a_long_value_that_all_rows_share_is_read_a_few_rows_at_a_time(
     kind: str, tmp_path: Path
 ) -> None:
     path = write_shared(tmp_path, kind)
-    options = TextOptions(json_values=kind in {"parquet list", "parquet fixed prefixes"})
+    options = TextOptions(json_values=kind in {"parquet list", *AS_JSON})
     count = 0
     for documents in documents_in(path, options):
         assert documents.texts.nbytes < BOUND
@@ -117,6 +128,24 @@ def test_rows_that_take_no_bytes_are_read_some_at_a_time(tmp_path: Path) -> None
     sizes = [len(d.errors) for d in documents_in(tmp_path / "a.arrow", TextOptions())]
     assert sum(sizes) == rows
     assert max(sizes) <= from_arrow.MAX_BATCH_ROWS
+
+
+def test_short_values_with_common_beginnings_are_read_many_at_a_time(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    texts = [f"https://example.org/{row:07}/{'p' * 800}" for row in range(6_000)]
+    table = pa.table({"text": texts * 40})
+    pq.write_table(table, path, use_dictionary=False, column_encoding=PREFIXES)
+    with path.open("rb") as source, pq.ParquetFile(source) as file:
+        assert file.metadata.row_group(0).column(0).encodings == ("RLE", "DELTA_BYTE_ARRAY")
+        most = shared_values.most_rows(source, file, [0], ["text"])
+    assert most is None or most > 1_000
+
+
+def test_run_end_encoded_columns_are_refused_by_name(tmp_path: Path) -> None:
+    runs = pa.RunEndEncodedArray.from_arrays(pa.array([2_000_000_000]), pa.array([LONG]))
+    write_arrow(tmp_path / "a.arrow", pa.table({"text": runs}))
+    with pytest.raises(SampleError, match=r"a\.arrow: column 'text' is run-end encoded"):
+        list(documents_in(tmp_path / "a.arrow", TextOptions(json_values=True)))
 
 
 @pytest.mark.parametrize("nbytes", [0, 8, 16, 40, 44])
