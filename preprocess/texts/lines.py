@@ -82,7 +82,8 @@ def find_lines(data: bytes) -> Lines:
     """Find the lines of a block that are not empty."""
     array = np.frombuffer(data, np.uint8)
     newlines = np.flatnonzero(array == _NEWLINE)
-    ends = newlines if data.endswith(b"\n") else np.append(newlines, len(data))
+    ended = not data or data.endswith(b"\n")  # of a line that is left out there are no data
+    ends = newlines if ended else np.append(newlines, len(data))
     starts = np.empty_like(ends)
     starts[:1] = 0
     starts[1:] = ends[:-1] + 1

@@ -96,8 +96,6 @@ def shown(documents: Documents) -> tuple[Any, ...]:
 def test_what_the_fast_reader_takes_the_exact_one_takes_alike(
     data: bytes, options: TextOptions
 ) -> None:
-    if not data:
-        return
     block = Block(data, 7, partial(int, 1))
     lines = find_lines(data)
     fast = _read_fast(block, lines, options) if len(lines.starts) else None
@@ -240,10 +238,16 @@ def test_csv_is_read_as_the_strict_reader_of_python_does_or_refused_wherever_it_
     assert len(found[1]) == sum(len(row) > 1 for row in rows[1:])
 
 
-@given(st.lists(st.sampled_from([0, 1, 2, 40, 700, 3_000]), max_size=12), st.booleans())
-def test_lines_are_found_whether_they_are_few_or_many(lengths: list[int], returns: bool) -> None:
+@given(
+    st.lists(st.sampled_from([0, 1, 2, 40, 700, 3_000]), max_size=12),
+    st.booleans(),
+    st.sampled_from([b"", b"last"]),
+)
+def test_lines_are_found_whether_they_are_few_or_many(
+    lengths: list[int], returns: bool, last: bytes
+) -> None:
     end = b"\r\n" if returns else b"\n"
-    data = b"".join(b"x" * length + end for length in lengths) + b"last"
+    data = b"".join(b"x" * length + end for length in lengths) + last
     lines = find_lines(data)
     found = [data[a:b] for a, b in zip(lines.starts.tolist(), lines.stops.tolist(), strict=True)]
     expected = [line.removesuffix(b"\r") for line in data.split(b"\n")]
