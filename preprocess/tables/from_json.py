@@ -14,6 +14,7 @@ import numpy as np
 from loaders.format.value_texts import number_text
 from preprocess.tables.columns import is_readable, is_text, whole
 from preprocess.tables.dictionaries import encoded
+from preprocess.tables.json_columns import fault_of_keys
 from preprocess.tables.json_depth import are_objects, may_be_deep
 from preprocess.tables.structs import (
     fault_of_structs,
@@ -46,7 +47,8 @@ def columns_of_sample(data: bytes) -> "dict[str, bool]":
     """
     import pyarrow as pa
 
-    if may_be_deep(data, find_lines(data)):
+    lines = find_lines(data)
+    if may_be_deep(data, lines) or fault_of_keys(data, lines) is not None:
         return {}
     try:
         schema = _parse(data, {}).schema
@@ -75,10 +77,15 @@ def parse_json(
         that are left out, with the reasons; and the columns in which lists or objects stand among
         other values, and are their JSON as text, with the row of the first. Lists of lists are of
         their type, which no table holds.
+
+    Raises:
+        BadRecord: The records would be too many columns.
     """
     import pyarrow as pa
 
     lines = find_lines(data)
+    if (fault := fault_of_keys(data, lines)) is not None:
+        raise BadRecord(fault)
     found = _read_fast(data, lines, guessed, unread)
     wrong: list[tuple[int, str]] = []
     as_json: dict[str, int] = {}

@@ -9,6 +9,7 @@ from preprocess.tables.block import NULL, Block, Evidence
 from preprocess.tables.left_out import LeftOut, SpilledErrors
 from preprocess.tables.spill import Spilled, SpilledBlock
 from preprocess.tables.structs import ObjectsOfBlocks
+from preprocess.texts.column_limit import check_column_count
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -69,11 +70,16 @@ class _File:
                 later = _absent(spilled.count)
             # Merged while other blocks are parsed.
             found[name] = found[name].merged(later) if name in found else self._first(later)
-        self.blocks.append(spilled)
-        self.left_out += [] if made.left_out is None else [made.left_out]
+        self.keep(made)
         self.count += spilled.count
+        check_column_count(len(found), spilled.key)
         if (fault := self.objects.fault_of(made.evidence)) is not None:
             raise SampleError(spilled.key, fault)
+
+    def keep(self, made: Made) -> None:
+        """Keep the files of a block, whatever is in them."""
+        self.blocks.append(made.spilled)
+        self.left_out += [] if made.left_out is None else [made.left_out]
 
     def _first(self, evidence: Evidence) -> Evidence:
         """Return the evidence of a column that the blocks before do not have."""
@@ -95,7 +101,11 @@ class Gathered:
         """Take the next block, or the end of a file."""
         if entry.future is not None:
             try:
-                self.file.take(entry.future.result())
+                made = entry.future.result()
+                if self.refusal is None:
+                    self.file.take(made)
+                else:
+                    self.file.keep(made)  # to be removed with the others
             except SampleError as error:
                 self.refusal = self.refusal or error
             return

@@ -10,6 +10,7 @@ from preprocess.tables.columns import check_names, is_text, readable_columns, wi
 from preprocess.tables.int96 import unit_of_times
 from preprocess.tables.options import TableOptions
 from preprocess.tables.raw_block import RawBlock
+from preprocess.texts.column_limit import check_column_count
 from preprocess.texts.from_arrow import MAX_BATCH_ROWS, of_block_size, open_batches, open_table
 from preprocess.texts.shared_values import cut_shared, is_view, most_rows
 
@@ -33,10 +34,13 @@ def read_parquet(root: Path, item: Item, options: TableOptions) -> Iterator[RawB
     import pyarrow.parquet
 
     with open_table(root, item, options.max_item_nbytes) as source:
-        schema = pyarrow.parquet.read_schema(source)
+        metadata = pyarrow.parquet.read_metadata(source)
+        source.seek(0)
+        check_column_count(metadata.num_columns, item.key)
+        schema = metadata.schema.to_arrow_schema()
         check_names(schema.names, item.key)
         wanted = readable_columns(schema, options, item.key)
-        texts = _dictionaries(source, schema)
+        texts = _dictionaries(metadata, schema)
         with pyarrow.parquet.ParquetFile(
             source,
             buffer_size=_READ_NBYTES,
@@ -70,12 +74,8 @@ def read_parquet(root: Path, item: Item, options: TableOptions) -> Iterator[RawB
                 )
 
 
-def _dictionaries(source: Any, schema: "pa.Schema") -> list[str]:
+def _dictionaries(metadata: "pyarrow.parquet.FileMetaData", schema: "pa.Schema") -> list[str]:
     """Name the columns of text that are dictionaries in the file, at least where they begin."""
-    import pyarrow.parquet
-
-    metadata = pyarrow.parquet.read_metadata(source)
-    source.seek(0)
     names = {field.name for field in schema if is_text(field.type)}
     others: set[str] = set()
     for index in range(metadata.num_row_groups):
@@ -108,6 +108,13 @@ def _batch_rows(
     return -(-largest // parts) if largest > wanted else wanted
 
 
+def _leaves(kind: "pa.DataType") -> int:
+    """Count the columns that a type is made of; one without fields is one."""
+    if not kind.num_fields:
+        return 1
+    return sum(_leaves(kind.field(index).type) for index in range(kind.num_fields))
+
+
 def read_arrow(root: Path, item: Item, options: TableOptions) -> Iterator[RawBlock]:
     """Yield the rows of a file or stream in order.
 
@@ -116,6 +123,7 @@ def read_arrow(root: Path, item: Item, options: TableOptions) -> Iterator[RawBlo
     """
     with open_table(root, item, options.max_item_nbytes) as source:
         schema, batches = open_batches(source, item.key)
+        check_column_count(sum(_leaves(field.type) for field in schema), item.key)
         check_names(schema.names, item.key)
         wanted = readable_columns(schema, options, item.key)
         row = 1

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from preprocess.errors import SampleError
+from preprocess.texts.column_limit import check_column_count
 from preprocess.texts.content import invalid_utf8
 from preprocess.texts.quotes import QuoteReader
 
@@ -48,7 +50,7 @@ def take_record(data: bytes, delimiter: str, key: str) -> tuple[list[str], bytes
         key: Names the file in errors.
 
     Raises:
-        SampleError: It is not valid UTF-8, or cannot be read as CSV.
+        SampleError: It is not valid UTF-8, cannot be read as CSV, or has too many fields.
     """
     if not data:
         return [], data
@@ -56,6 +58,9 @@ def take_record(data: bytes, delimiter: str, key: str) -> tuple[list[str], bytes
     if len(starts) < 2 and len(data) > _HEADER_NBYTES:  # the first is that of the header
         starts, _ = QuoteReader(delimiter, key).record_starts(data)
     end = int(starts[1]) if len(starts) > 1 else len(data)
+    # What stands in quotes may hold delimiters; before a header of millions is cut into strings.
+    plain = re.sub(rb'"[^"]*"', b"", data[:end])
+    check_column_count(plain.count(delimiter.encode()) + 1, key)
     if fault := invalid_utf8(data[:end]):
         raise SampleError(key, f"the header is not valid UTF-8: {fault[1]} at byte {fault[0]:,}")
     try:
