@@ -1,6 +1,6 @@
 """Files that hold columns -> ranges of rows: Parquet and Arrow, as Arrow reads them."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -10,6 +10,7 @@ from preprocess.tables.columns import check_names, is_text, readable_columns, wi
 from preprocess.tables.int96 import unit_of_times
 from preprocess.tables.options import TableOptions
 from preprocess.tables.raw_block import RawBlock
+from preprocess.tables.structs import leaves
 from preprocess.texts.column_limit import check_column_count
 from preprocess.texts.from_arrow import MAX_BATCH_ROWS, of_block_size, open_batches, open_table
 from preprocess.texts.shared_values import cut_shared, is_view, most_rows
@@ -40,6 +41,7 @@ def read_parquet(root: Path, item: Item, options: TableOptions) -> Iterator[RawB
         schema = metadata.schema.to_arrow_schema()
         check_names(schema.names, item.key)
         wanted = readable_columns(schema, options, item.key)
+        _check_empty_rows(schema, wanted, metadata.num_rows, item.key)
         texts = _dictionaries(metadata, schema)
         with pyarrow.parquet.ParquetFile(
             source,
@@ -108,6 +110,44 @@ def _batch_rows(
     return -(-largest // parts) if largest > wanted else wanted
 
 
+_MAX_EMPTY_ROWS: Final = 1 << 24
+"""Rows that take no bytes, of which 1 kB of Arrow holds as many as there are numbers."""
+
+
+def _check_run_ends(schema: "pa.Schema", options: TableOptions, key: str) -> None:
+    """Refuse columns of which one value stands for billions of rows.
+
+    Raises:
+        SampleError: There is one, and it is not ignored.
+    """
+    import pyarrow as pa
+
+    for field in schema:
+        for name, kind in leaves(field.name, field.type, options.unread).items():
+            if pa.types.is_run_end_encoded(kind) and name not in options.unread:
+                raise SampleError(
+                    key,
+                    f"column {name!r} is run-end encoded, so that a few bytes may be billions of "
+                    "rows; write it decoded (pyarrow.compute.run_end_decode), or --ignore it",
+                )
+
+
+def _check_empty_rows(schema: "pa.Schema", wanted: Collection[str], count: int, key: str) -> None:
+    """Refuse billions of rows that nothing is in.
+
+    Raises:
+        SampleError: That is so.
+    """
+    import pyarrow as pa
+
+    if count > _MAX_EMPTY_ROWS and all(pa.types.is_null(schema.field(n).type) for n in wanted):
+        raise SampleError(
+            key,
+            f"{count:,} rows without a value: all columns that are read are of no type; "
+            f"a file may have {_MAX_EMPTY_ROWS:,} such rows",
+        )
+
+
 def _leaves(kind: "pa.DataType") -> int:
     """Count the columns that a type is made of; one without fields is one."""
     if not kind.num_fields:
@@ -125,9 +165,19 @@ def read_arrow(root: Path, item: Item, options: TableOptions) -> Iterator[RawBlo
         schema, batches = open_batches(source, item.key)
         check_column_count(sum(_leaves(field.type) for field in schema), item.key)
         check_names(schema.names, item.key)
+        _check_run_ends(schema, options, item.key)
         wanted = readable_columns(schema, options, item.key)
+
+        def filled() -> "Iterator[pa.RecordBatch]":
+            count = 0
+            for batch in batches:
+                count += len(batch)
+                _check_empty_rows(schema, wanted, count, item.key)
+                if len(batch):
+                    yield batch.select(wanted)
+
         row = 1
-        for part in of_block_size(batch.select(wanted) for batch in batches if len(batch)):
+        for part in of_block_size(filled()):
             views = [part[name].combine_chunks() for name in wanted if is_view(part[name].type)]
             for rows in cut_shared(part, views, _BLOCK_NBYTES):
                 table = part.slice(rows.start, rows.stop - rows.start)

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa  # noqa: TID253 - a test may load what it compares with
 import pyarrow.parquet  # noqa: TID253 - a test may load what it compares with
 import pytest
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 
 from preprocess.cli import prep
 from preprocess.tables import json_columns
+from preprocess.tables.columns import value_at
 from preprocess.texts import column_limit
 from preprocess.texts.lines import find_lines
 
@@ -183,3 +185,52 @@ def test_objects_of_ever_new_names_that_hold_the_same_keys_are_refused(tmp_path:
     result = prepare(path)
     assert result.exit_code == 1
     assert "a.jsonl: 65,792 columns up to record 257 of" in result.stderr
+
+
+def write_arrow(path: Path, table: pa.Table) -> None:
+    with pa.ipc.new_file(path, table.schema) as writer:
+        writer.write_table(table)
+
+
+@pytest.mark.parametrize("inside", [False, True], ids=["column", "struct"])
+def test_run_ends_of_arrow_are_refused_by_file_and_column(inside: bool, tmp_path: Path) -> None:
+    runs = pa.RunEndEncodedArray.from_arrays(pa.array([2_000_000_000], pa.int32()), ["abc"])
+    column = pa.StructArray.from_arrays([runs], ["x"]) if inside else runs
+    path = tmp_path / "a.arrow"
+    write_arrow(path, pa.table({"y": column}))
+    result = prepare(path)
+    assert result.exit_code == 1
+    name = "y.x" if inside else "y"
+    assert re.search(
+        rf"a\.arrow: column '{name}' is run-end encoded.*write it decoded", result.stderr
+    )
+
+
+def test_run_ends_that_are_ignored_are_not_looked_at(tmp_path: Path) -> None:
+    runs = pa.RunEndEncodedArray.from_arrays(pa.array([2], pa.int32()), ["abc"])
+    path = tmp_path / "a.arrow"
+    write_arrow(path, pa.table({"x": [1, 2], "y": runs}))
+    assert prepare(path, "--ignore", "y").exit_code == 0
+
+
+@pytest.mark.parametrize("ending", ["arrow", "parquet"])
+def test_rows_that_take_no_bytes_are_refused_beyond_a_number_of_them(
+    ending: str, tmp_path: Path
+) -> None:
+    path = tmp_path / f"a.{ending}"
+    if ending == "arrow":
+        write_arrow(path, pa.table({"x": pa.Array.from_buffers(pa.null(), (1 << 31) - 1, [None])}))
+    else:
+        pyarrow.parquet.write_table(pa.table({"x": pa.nulls((1 << 24) + 1)}), path)
+    result = prepare(path)
+    assert result.exit_code == 1
+    assert re.search(rf"a\.{ending}: [\d,]+ rows without a value", result.stderr)
+
+
+@pytest.mark.parametrize("kind", [pa.list_, pa.large_list, lambda kind: pa.list_(kind, 1_000_000)])
+def test_of_a_list_of_millions_a_message_takes_what_it_shows(kind: Any) -> None:
+    array = pa.array([None, np.zeros(1_000_000, np.int8)], kind(pa.int8()))
+    assert str(value_at(array, 1))[:100] == str([0] * 100)[:100]
+    assert len(value_at(array, 1)) < 100
+    assert value_at(array, 0) is None
+    assert value_at(pa.array([[1, None]]), 0) == [1, None]
