@@ -175,11 +175,19 @@ def list_counts(array: Any) -> "NDArray[np.int64]":
 
 
 def value_at(array: Any, row: int) -> Any:
-    """Return a value for a message: times that Python has not as their numbers."""
+    """Return a value for a message: times that Python has not as their numbers.
+
+    Of a long list only the first values, more than a message shows: it may have millions.
+    """
+    import pyarrow as pa
+
+    scalar = array[row]
+    if isinstance(scalar, pa.ListScalar) and scalar.is_valid and len(scalar) > LETTERS_SHOWN:
+        return [value_at(scalar.values, index) for index in range(LETTERS_SHOWN)]
     try:
-        return array[row].as_py()
+        return scalar.as_py()
     except (ValueError, OverflowError):
-        return array[row].value
+        return scalar.value
 
 
 def string_buffers(
