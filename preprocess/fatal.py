@@ -6,11 +6,12 @@ import re
 import signal
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,7 +21,7 @@ from preprocess.in_work import Note, read_notes, remove_notes
 from preprocess.items import Item
 from preprocess.task import ShardTask
 
-_FATAL: Final = "fatal.json"
+FATAL: Final = "fatal.json"
 """In the work folder: the items that this run goes on without."""
 
 _ENDED: Final = "ended the process that prepared it"
@@ -52,13 +53,17 @@ def without_fatal(tasks: Sequence[ShardTask], out: Path, timeout: float | None) 
     if not tasks:
         return list(tasks)
     work, run_hash = out / WORK, tasks[0].run_hash
-    known = _read_fatal(work, run_hash)
-    found = _try(_suspects(tasks, read_notes(work, run_hash)), known, timeout)
+    suspects = [
+        Suspect(
+            item=item,
+            work=partial(_prepare, replace(task, items=(item,), refused={})),
+            load=partial(_prepare, replace(task, items=(), refused={})),
+        )
+        for task, item in _suspects(tasks, read_notes(work, run_hash))
+    ]
+    with known_fatal(work, run_hash) as known:
+        known.update(try_alone(suspects, known, timeout))
     remove_notes(work)
-    if found:
-        known = {**known, **found}
-        items = [[item.key, item.start, reason] for item, reason in known.items()]
-        write_atomically(work / _FATAL, to_json({"run_hash": run_hash, "items": items}))
     by_place = {(item.key, item.start): reason for item, reason in known.items()}
     return [_leaving_out(task, by_place) for task in tasks] if by_place else list(tasks)
 
@@ -74,9 +79,28 @@ def _leaving_out(task: ShardTask, places: Mapping[tuple[str, int], str]) -> Shar
     return replace(task, refused=refused)
 
 
+@contextmanager
+def known_fatal(work: Path, run_hash: str) -> Iterator[dict[Item, str]]:
+    """Yield the items that a run goes on without, and why; what is added is kept for later runs.
+
+    Args:
+        work: The work folder.
+        run_hash: Of the run.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    known = _read_fatal(work, run_hash)
+    before = len(known)
+    yield known
+    if len(known) > before:
+        items = [[item.key, item.start, reason] for item, reason in known.items()]
+        write_atomically(work / FATAL, to_json({"run_hash": run_hash, "items": items}))
+
+
 def _read_fatal(work: Path, run_hash: str) -> dict[Item, str]:
     try:
-        entry = read_json(work / _FATAL)
+        entry = read_json(work / FATAL)
         if entry["run_hash"] != run_hash:
             return {}
         return {Item(key, 0, 0, start=start): str(why) for key, start, why in entry["items"]}
@@ -97,33 +121,47 @@ def _suspects(tasks: Sequence[ShardTask], notes: Sequence[Note]) -> list[tuple[S
     return [(task, item) for _, task, item in ranked if item not in task.refused]
 
 
-def _try(
-    suspects: Sequence[tuple[ShardTask, Item]], known: Mapping[Item, str], timeout: float | None
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suspect:
+    """What may end or hold up a process.
+
+    Attributes:
+        item: Names it.
+        work: Does with it what a run does; what it raises, the run itself will meet. Picklable.
+        load: Loads what that needs. Picklable.
+    """
+
+    item: Item
+    work: Callable[[], None]
+    load: Callable[[], None]
+
+
+def try_alone(
+    suspects: Sequence[Suspect], known: Mapping[Item, str], timeout: float | None
 ) -> dict[Item, str]:
-    """Prepare each item in a process of its own; return those that end it, and how."""
+    """Try each suspect in a process of its own; return those that end it or hold it up, and how."""
     from joblib.externals.loky import ProcessPoolExecutor
 
     places = {(item.key, item.start) for item in known}
     found: dict[Item, str] = {}
     executor: Any = None
     try:
-        for task, item in suspects:
-            if (item.key, item.start) in places:
+        for suspect in suspects:
+            if (suspect.item.key, suspect.item.start) in places:
                 continue
-            alone = replace(task, items=(item,), refused={})
             limit = None if timeout is None else _SLACK * timeout
             try:
                 if executor is None:
                     executor = ProcessPoolExecutor(max_workers=1)
-                    executor.submit(_prepare_alone, replace(alone, items=())).result()
-                took = executor.submit(_prepare_alone, alone).result(limit)
+                    executor.submit(_seconds, suspect.load).result()
+                took = executor.submit(_seconds, suspect.work).result(limit)
                 if timeout is not None and took > timeout:
-                    executor.submit(_prepare_alone, alone).result(timeout)  # all is loaded now
+                    executor.submit(_seconds, suspect.work).result(timeout)  # all is loaded now
                 continue
             except FutureTimeoutError:
-                found[item] = f"{_HUNG} {timeout:g} s (--item-timeout)"
+                found[suspect.item] = f"{_HUNG} {timeout:g} s (--item-timeout)"
             except BrokenProcessPool as error:
-                found[item] = f"{_ENDED}{_signal(str(error))}"
+                found[suspect.item] = f"{_ENDED}{_signal(str(error))}"
             executor.shutdown(wait=True, kill_workers=True)
             executor = None
     finally:
@@ -132,17 +170,19 @@ def _try(
     return found
 
 
-def _prepare_alone(task: ShardTask) -> float:
-    """Prepare the items of a task for nothing; what they raise, the run itself will meet.
-
-    Returns:
-        Seconds that it took.
-    """
+def _seconds(work: Callable[[], None]) -> float:
+    """Do some work for nothing, and return how long it took."""
     start = time.monotonic()
-    with contextlib.suppress(Exception), task.recipe.opened() as maker:
+    with contextlib.suppress(Exception):
+        work()
+    return time.monotonic() - start
+
+
+def _prepare(task: ShardTask) -> None:
+    """Prepare the items of a task for nothing."""
+    with task.recipe.opened() as maker:
         for _ in maker.samples(task.source, task.items):
             pass
-    return time.monotonic() - start
 
 
 def _signal(message: str) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-_PREFIX: Final = "in-work-"
+PREFIX: Final = "in-work-"
 _NBYTES: Final = 96
 """Of a note: always as many, so that one write replaces another."""
 
@@ -71,7 +71,7 @@ class Notes:
     def _write(self, text: bytes) -> None:
         descriptor = getattr(self._own, "descriptor", None)
         if descriptor is None:
-            path = self.folder / f"{_PREFIX}{os.getpid()}-{threading.get_ident()}"
+            path = self.folder / f"{PREFIX}{os.getpid()}-{threading.get_ident()}"
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
             self._own.descriptor = self._files[path] = descriptor
         os.pwrite(descriptor, text.ljust(_NBYTES), 0)
@@ -87,10 +87,10 @@ class Notes:
 def read_notes(folder: Path, run_hash: str) -> list[Note]:
     """Return what threads of a run have in work, or had when their process died."""
     found = []
-    for path in sorted(folder.glob(f"{_PREFIX}*")):
+    for path in sorted(folder.glob(f"{PREFIX}*")):
         try:
             parts = path.read_text(encoding="utf-8", errors="replace").split()
-            pid = int(path.name.removeprefix(_PREFIX).partition("-")[0])
+            pid = int(path.name.removeprefix(PREFIX).partition("-")[0])
             if len(parts) == _PARTS and parts[0] == run_hash[:16]:
                 shard, first, count = map(int, parts[2:5])
                 found.append(Note(pid, parts[0], parts[1], shard, first, count, float(parts[5])))
@@ -101,5 +101,5 @@ def read_notes(folder: Path, run_hash: str) -> list[Note]:
 
 def remove_notes(folder: Path) -> None:
     """Remove all notes, of whatever run."""
-    for path in folder.glob(f"{_PREFIX}*"):
+    for path in folder.glob(f"{PREFIX}*"):
         path.unlink(missing_ok=True)

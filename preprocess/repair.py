@@ -36,6 +36,7 @@ from preprocess.report import Report, read_aside
 from preprocess.room import check_room, saying_what_is_wanted
 from preprocess.run import report_of
 from preprocess.spelling import in_python
+from preprocess.tables.fatal_files import refused_before
 from preprocess.tables.prepare import plan_table, run_table
 from preprocess.tokens.prepare import plan_tokens, run_tokens
 from preprocess.workers import OnProgress, write_shards
@@ -192,9 +193,14 @@ class _Repair:
     def _table(self, recorded: Recorded) -> None:
         request = recorded.table_request(self.source, self.staging)
         options = recorded.run_options(self.workers)
-        with plan_table(request, options) as planned:
+        refused = refused_before(self._skipped())
+        with plan_table(request, options, refused=refused) as planned:
             self._expect_same(planned.plan)
             run_table(planned, options, self.on_progress, self._rewrite)
+
+    def _skipped(self) -> dict[str, str]:
+        """Return what the dataset lacks, and why."""
+        return dict(read_skipped(self.root)) if self.manifest.skipped else {}
 
     def _in_runs(self, plan: Plan, options: RunOptions) -> Plan:
         """Return the plan with the shards of each run that has appended to the dataset."""
@@ -230,7 +236,7 @@ class _Repair:
         """Write the bad shards of a plan, compare them, and put them in place: a `Runner`."""
         self._expect_same(plan)
         wanted = {file.shard for file in self.bad}
-        skipped = dict(read_skipped(self.root)) if self.manifest.skipped else {}
+        skipped = self._skipped()
         tasks = [
             leave_out(task, skipped) for task in plan.tasks() if (task.split, task.index) in wanted
         ]

@@ -33,7 +33,7 @@ def spill_frame(frame: Any, options: TableOptions, folder: Path, workers: int) -
             yield lambda block=block: block  # type: ignore[misc]
 
     part = Part(key=FRAME, split="train", loads=loads())
-    return spill_parts([part], folder, workers)
+    return spill_parts([part], folder, workers, FRAME)
 
 
 def frame_listing(spilled: Spilled) -> Listing:

@@ -26,11 +26,13 @@ class Part:
         key: Names it.
         split: The split that it lies in.
         loads: Makes its blocks, one after the other; may raise SampleError for the whole file.
+        place: Its number among the files.
     """
 
     key: str
     split: str
     loads: Iterator[Load]
+    place: int = 0
 
 
 @dataclass(frozen=True, slots=True)

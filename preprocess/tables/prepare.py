@@ -1,13 +1,15 @@
 """Tables: CSV, Parquet, Arrow, JSON lines and data frames -> packed records, one a row."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from preprocess.errors import OutputError
+from preprocess.fatal import FATAL
 from preprocess.items import Listing
 from preprocess.output import check_paths, find_complete
 from preprocess.plan import RunOptions
@@ -26,8 +28,9 @@ from preprocess.tables.layout import (
 from preprocess.tables.like import read_like
 from preprocess.tables.listing import list_tables
 from preprocess.tables.options import TableOptions
+from preprocess.tables.parts import Reading
 from preprocess.tables.request import TableRequest
-from preprocess.tables.scan import Reading, spill
+from preprocess.tables.scan import spill
 from preprocess.tables.spill import unmap_blocks
 from preprocess.tables.store import deal_rows
 from preprocess.tables.tokens import check_same_texts, find_text
@@ -36,7 +39,11 @@ from preprocess.tables.work import hold_work, remove_work, work_folder
 
 @contextmanager
 def plan_table(
-    request: TableRequest, run_options: RunOptions, *, dry_run: bool = False
+    request: TableRequest,
+    run_options: RunOptions,
+    *,
+    dry_run: bool = False,
+    refused: Mapping[str, str] | None = None,
 ) -> Iterator[TablePlan]:
     """Read a table once, decide what its columns become, and lay out the run.
 
@@ -47,6 +54,7 @@ def plan_table(
         request: What is to be prepared.
         run_options: How to run.
         dry_run: Put the parsed table in a folder that is removed whatever happens.
+        refused: Files that are left out unread -> why.
 
     Yields:
         The plan, for `run_table`.
@@ -84,9 +92,11 @@ def plan_table(
         else:
             room = sum(item.nbytes for items in listing.splits.values() for item in items)
             check_room(work.folder, room)
-            reading = Reading(request.options, request.limit)
+            timeout = run_options.item_timeout
+            reading = Reading(request.options, request.limit, refused or {}, timeout)
+            clear = partial(work.clear, (FATAL,))
             with saying_what_is_wanted(work.folder, lambda: room):
-                spilled = spill(listing, reading, work.folder, workers, work.clear)
+                spilled = spill(listing, reading, work.folder, workers, clear)
         try:
             planned = lay_out(outline, spilled, request, Shared(like, text), run_options, work)
             yield replace(planned, seconds=time.perf_counter() - start)

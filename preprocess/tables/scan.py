@@ -1,22 +1,21 @@
 """Stage one of a table: the source is parsed once, block by block, in threads."""
 
+import hashlib
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from functools import partial
-from itertools import groupby
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
+from loaders.format.files import to_json
 from preprocess.errors import SampleError, output_error
-from preprocess.items import Item, Listing
-from preprocess.tables.block import Block
+from preprocess.in_work import Notes
+from preprocess.items import Listing
+from preprocess.tables.fatal_files import without_fatal_files
 from preprocess.tables.gathered import Gathered, Load, Made, Part, Waiting
 from preprocess.tables.left_out import write_errors
-from preprocess.tables.options import TableOptions
-from preprocess.tables.parse import parse_block
-from preprocess.tables.read import read_blocks
+from preprocess.tables.parts import Reading, parts_of
 from preprocess.tables.spill import (
     Origin,
     Spilled,
@@ -30,64 +29,6 @@ _VERSION: Final = 6
 
 _AHEAD: Final = 2
 """Blocks to a thread that are read and not yet taken: what bounds the memory."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """How a listing is read.
-
-    Attributes:
-        options: How numbers are written, and so on.
-        limit: Only so many rows are read, of each file its share; None for all.
-    """
-
-    options: TableOptions
-    limit: int | None = None
-
-
-def parts_of(listing: Listing, reading: Reading) -> Iterator[Part]:
-    """Yield the files of a listing; each is read as its blocks are asked for."""
-    # A large file may be several items: it counts as a whole, or not at all.
-    files = [
-        (split, key, tuple(parts))
-        for split, items in listing.splits.items()
-        for key, parts in groupby(items, lambda item: item.key)
-    ]
-    for place, (split, key, parts) in enumerate(files):
-        most = _share(reading.limit, place, len(files))
-        if most != 0:
-            loads = _loads(listing.root, parts, reading.options, most)
-            yield Part(key=key, split=split, loads=loads)
-
-
-def _share(limit: int | None, place: int, files: int) -> int | None:
-    """Return how many rows are read of a file: of the places of rows, those that fall in its own.
-
-    So the files of fewer rows than there are files are evenly spaced.
-    """
-    if limit is None:
-        return None
-    return -(-(place + 1) * limit // files) - -(-place * limit // files)
-
-
-def _loads(
-    root: Path, items: Sequence[Item], options: TableOptions, most: int | None
-) -> Iterator[Load]:
-    for item in items:
-        for raw in read_blocks(root, item, options):
-            if most is None:
-                yield partial(parse_block, raw, options)
-                continue
-            # How many rows are left is known once those before are parsed.
-            block = parse_block(raw, options, most)
-            most -= len(block.rows)
-            yield partial(_as_it_is, block)
-            if not most:
-                return
-
-
-def _as_it_is(block: Block) -> Block:
-    return block
 
 
 def parse_hash(listing: Listing, reading: Reading) -> dict[str, Any]:
@@ -125,27 +66,39 @@ def spill(
     kept = read_spill(folder, identity)
     if kept is not None:
         return kept
-    clear()
-    spilled = spill_parts(parts_of(listing, reading), folder, workers)
+    run = hashlib.sha256(to_json(identity)).hexdigest()
     try:
+        reading = without_fatal_files(listing, reading, folder, run)
+        clear()
+        spilled = spill_parts(parts_of(listing, reading), folder, workers, run)
         write_spill(folder, identity, spilled)
     except OSError as error:
         raise output_error(folder, error) from error
     return spilled
 
 
-def spill_parts(parts: Iterable[Part], folder: Path, workers: int) -> Spilled:
+def spill_parts(parts: Iterable[Part], folder: Path, workers: int, run: str) -> Spilled:
     """Parse files in threads; blocks are numbered in the order of the input.
+
+    Args:
+        parts: The files.
+        folder: Where the blocks go, and notes of the files that are in work.
+        workers: Threads.
+        run: Names the run in these notes.
 
     Raises:
         SourceError: Files have different columns.
         OutputError: The folder cannot take the blocks.
     """
     gathered = Gathered()
-    with ThreadPoolExecutor(workers, thread_name_prefix="prep-table") as pool:
+    notes = Notes(folder, run)
+    with ExitStack() as stack:
+        stack.callback(notes.close)  # after the threads have ended, which write them
+        pool = ThreadPoolExecutor(workers, thread_name_prefix="prep-table")
+        stack.enter_context(pool)
         waiting: deque[Waiting] = deque()
         try:
-            for entry in _submitted(parts, folder, pool):
+            for entry in _submitted(parts, folder, pool, notes):
                 waiting.append(entry)
                 while len(waiting) > _AHEAD * workers:
                     gathered.take(waiting.popleft())
@@ -160,13 +113,16 @@ def spill_parts(parts: Iterable[Part], folder: Path, workers: int) -> Spilled:
     return gathered.spilled()
 
 
-def _submitted(parts: Iterable[Part], folder: Path, pool: ThreadPoolExecutor) -> Iterator[Waiting]:
+def _submitted(
+    parts: Iterable[Part], folder: Path, pool: ThreadPoolExecutor, notes: Notes
+) -> Iterator[Waiting]:
     """Hand the blocks of all files to the threads, one after the other as they are asked for."""
     index = 0
     for part in parts:
+        notes.begin(part.split, part.place, 0, 1)  # until the next one is
         try:
             for load in part.loads:
-                future = pool.submit(_make, load, folder, index, part)
+                future = pool.submit(_make, load, folder, index, part, notes)
                 yield Waiting(part=part, future=future)
                 index += 1
         except SampleError as error:
@@ -175,10 +131,12 @@ def _submitted(parts: Iterable[Part], folder: Path, pool: ThreadPoolExecutor) ->
             yield Waiting(part=part, future=None)
 
 
-def _make(load: Load, folder: Path, index: int, part: Part) -> Made:
+def _make(load: Load, folder: Path, index: int, part: Part, notes: Notes) -> Made:
     """Parse a block and write it."""
+    notes.begin(part.split, part.place, 0, 1)
     block, origin = load(), Origin(index, part.key, part.split)
     spilled = write_block(block, folder, origin)
     evidence = {name: block.evidence[name] for name in block.table.column_names}
     left_out = write_errors(block.errors, folder / f"{index:08d}.skipped")
+    notes.end()
     return Made(spilled, left_out, evidence)

@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Final
 
 from preprocess.errors import OutputError, SourceError, output_error
+from preprocess.fatal import FATAL
+from preprocess.in_work import PREFIX
 from preprocess.locks import try_lock
 
 _LOCK: Final = "lock"
@@ -23,11 +25,13 @@ SPILL: Final = "spill.json"
 """Written when all blocks are there; what it says is checked before they are used again."""
 
 _OURS: Final = re.compile(
-    r"lock|tmp-.*|spill\.json|[0-9]{8}\.(arrow|skipped)|[0-9]{4,8}\.codes"
+    rf"lock|tmp-.*|spill\.json|{re.escape(FATAL)}|{PREFIX}.*"
+    r"|[0-9]{8}\.(arrow|skipped)|[0-9]{4,8}\.codes"
     r"|(train|validation|test)\.[0-9]{4}|(train|validation|test)\.list_[0-9]+\.[0-9]{5,8}"
 )
-"""Names that a run gives: blocks, lists of records that are left out, codes, windows, and the lists
-that the rows of these have beside their records."""
+"""Names that a run gives: what it goes on without and what is in work, blocks, lists of records
+that are left out, codes, windows, and the lists that the rows of these have beside their records.
+"""
 
 
 def work_folder(out: Path) -> Path:
@@ -50,23 +54,26 @@ class Work:
     descriptor: int
     is_temporary: bool = False
 
-    def clear(self) -> None:
+    def clear(self, kept: tuple[str, ...] = ()) -> None:
         """Remove what an earlier run left here; the lock stays.
+
+        Args:
+            kept: How the names of other files begin that stay.
 
         Raises:
             OutputError: A file cannot be removed.
         """
         try:
             for path in self.folder.iterdir():
-                if _OURS.fullmatch(path.name) and path.name != _LOCK:
+                if _OURS.fullmatch(path.name) and not path.name.startswith((_LOCK, *kept)):
                     path.unlink(missing_ok=True)
         except OSError as error:
             raise output_error(self.folder, error) from error
 
-    def try_clear(self) -> str | None:
+    def try_clear(self, kept: tuple[str, ...] = ()) -> str | None:
         """Remove what is left here; return what could not be removed, as a note."""
         try:
-            self.clear()
+            self.clear(kept)
         except OutputError as error:
             return f"left behind, and not needed: {error}"
         return None
@@ -81,7 +88,7 @@ class Work:
         try:
             # Blocks are of use once all of them are there.
             if finished or not (self.folder / SPILL).exists():
-                left = self.try_clear()
+                left = self.try_clear(() if finished else (FATAL, PREFIX))
                 (self.folder / _LOCK).unlink(missing_ok=True)
                 self.folder.rmdir()
         except OSError:

@@ -17,8 +17,9 @@ from preprocess.tables.gathered import Load, Part
 from preprocess.tables.listing import list_tables
 from preprocess.tables.options import TableOptions
 from preprocess.tables.parse import parse_block
+from preprocess.tables.parts import Reading
 from preprocess.tables.raw_block import RawBlock
-from preprocess.tables.scan import Reading, spill, spill_parts
+from preprocess.tables.scan import spill, spill_parts
 from preprocess.tables.spill import Origin, open_block, write_block
 from preprocess.tables.work import SPILL, claim_work, hold_work, work_folder
 
@@ -80,7 +81,7 @@ def test_blocks_are_numbered_in_the_order_of_the_input_whichever_is_made_first(
 
     part = Part(key="a.csv", split="train", loads=iter([first, second]))
 
-    found = spill_parts([part], tmp_path, 2)
+    found = spill_parts([part], tmp_path, 2, "run")
 
     assert [(block.index, block.count) for block in found.blocks] == [(0, 2), (1, 1)]
     assert found.evidence["text"].count == 3
@@ -141,7 +142,7 @@ def test_of_a_file_that_is_refused_in_the_middle_nothing_stays(tmp_path: Path) -
         Part(key="bad.csv", split="train", loads=bad),
     ]
 
-    found = spill_parts(parts, tmp_path, 2)
+    found = spill_parts(parts, tmp_path, 2, "run")
 
     assert [block.key for block in found.blocks] == ["a.csv"]
     assert [str(error) for error in found.errors] == ["a.csv:102: bad", "bad.csv: damaged"]
@@ -156,13 +157,14 @@ def test_files_with_other_columns_are_refused_by_name(tmp_path: Path) -> None:
     ]
 
     with pytest.raises(SourceError, match=r"b.csv: other columns than a.csv: lacks 'n'.*'m'"):
-        spill_parts(parts, tmp_path, 1)
+        spill_parts(parts, tmp_path, 1, "run")
 
 
 def test_a_column_that_some_records_do_not_name_is_missing_there(tmp_path: Path) -> None:
     blocks = (make_block("a.jsonl", 1, ["x"]), make_block("a.jsonl", 2, ["y"], n=[5]))
 
-    found = spill_parts([Part(key="a.jsonl", split="train", loads=loads(*blocks))], tmp_path, 1)
+    part = Part(key="a.jsonl", split="train", loads=loads(*blocks))
+    found = spill_parts([part], tmp_path, 1, "run")
 
     assert (found.evidence["n"].count, found.evidence["n"].missing) == (2, 1)
     assert found.evidence["n"].minimum == 5
