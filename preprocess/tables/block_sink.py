@@ -3,6 +3,9 @@
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import numpy as np
+from numpy.typing import NDArray
+
 from loaders.format.crc32c import extend
 from loaders.format.files import write_all
 
@@ -29,7 +32,12 @@ class BlockSink:
 
     def write(self, data: Any) -> None:
         """Take some bytes."""
-        self._held += memoryview(data)
+        piece = np.frombuffer(data, np.uint8)
+        if piece.nbytes >= _TOGETHER:  # of a list of millions of values: not copied
+            self.flush()
+            self._write(piece)
+            return
+        self._held += piece.data
         if len(self._held) >= _TOGETHER:
             self.flush()
 
@@ -37,9 +45,12 @@ class BlockSink:
         """Write all bytes that are held."""
         # The traceback of a failure holds on to these: no more can be added to them.
         held, self._held = self._held, bytearray()
-        write_all(self.descriptor, held)
-        self.nbytes += len(held)
-        self.crc32c = extend(self.crc32c, held)
+        self._write(held)
+
+    def _write(self, data: bytearray | NDArray[np.uint8]) -> None:
+        write_all(self.descriptor, data if isinstance(data, bytearray) else data.data)
+        self.nbytes += len(data)
+        self.crc32c = extend(self.crc32c, data)
 
     def close(self) -> None:
         """Write nothing more: after a failure the descriptor may be another file's by now."""

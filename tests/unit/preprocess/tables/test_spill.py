@@ -1,6 +1,7 @@
 """Parsed tables in files: whole, in the order of the input, and used again only if they are."""
 
 import os
+import tempfile
 import threading
 from collections.abc import Iterator
 from decimal import Decimal
@@ -10,9 +11,13 @@ import numpy as np
 import pyarrow as pa  # noqa: TID253 - a test may load what it compares with
 import pyarrow.parquet as pq  # noqa: TID253
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from loaders.format.crc32c import extend
 from preprocess.errors import OutputError, SampleError, SourceError
 from preprocess.tables.block import Block, Evidence
+from preprocess.tables.block_sink import BlockSink
 from preprocess.tables.gathered import Load, Part
 from preprocess.tables.listing import list_tables
 from preprocess.tables.options import TableOptions
@@ -256,3 +261,16 @@ def test_a_dry_run_leaves_no_folder(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         stop_with_a_block(tmp_path / "out", dry_run=True)
     assert os.listdir(tmp_path) == []
+
+
+@given(st.lists(st.sampled_from([0, 1, 100, (1 << 20) - 1, 1 << 20, (1 << 20) + 7]), max_size=6))
+def test_pieces_of_a_block_are_written_in_order_whatever_their_size(sizes: list[int]) -> None:
+    pieces = [bytes([number + 1]) * size for number, size in enumerate(sizes)]
+    with tempfile.TemporaryFile() as file:
+        sink = BlockSink(file.fileno())
+        for piece in pieces:
+            sink.write(piece)
+        sink.flush()
+        file.seek(0)
+        assert file.read() == b"".join(pieces)
+    assert (sink.nbytes, sink.crc32c) == (sum(sizes), extend(0, b"".join(pieces)))
