@@ -14,7 +14,8 @@ _OPENS, _CLOSES = b"{}"
 _TO_BRACE: Final = np.uint8(0x20)
 """The one bit in which a bracket differs from the brace."""
 
-_STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
+"""What is between quotes, or after one that is never closed: nothing is looked at twice."""
 
 _MOST: Final = 512
 """Arrow's types nest as deep as the JSON does, and a type that nests 20,000 deep ends the process:

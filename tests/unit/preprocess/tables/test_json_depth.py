@@ -61,3 +61,9 @@ def test_what_is_deep_is_found_whatever_its_strings_hold(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(json_depth, "_MOST", most)
         assert may_be_deep(text, find_lines(text)) == (max(map(depth, records)) > most)
+
+
+@pytest.mark.parametrize("text", [b'\\"' * 300_000, b"x" * 30_000_000 + b'"', b"\\" * 300_000])
+def test_long_and_unclosed_texts_are_gone_through_once(text: bytes) -> None:
+    line = b'{"a":[' + b"{}," * 600 + b'{}],"t":"' + text + b"}\n"
+    assert not may_be_deep(line, find_lines(line))
