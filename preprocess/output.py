@@ -15,6 +15,7 @@ from loaders.format.files import (
     REPORT,
     SKIPPED,
     WORK,
+    make_directory,
     write_atomically,
 )
 from loaders.format.promised import promised_files, size_error
@@ -165,7 +166,7 @@ def claim(plan: Plan, *, overwrite: bool) -> Claim:
     made = not plan.out.exists()
     owner = uuid.uuid4().hex
     try:
-        work.mkdir(parents=True, exist_ok=True)
+        make_directory(work)
         held = Claim(plan.out, owner, made, _lock(work))
     except OSError as error:
         raise output_error(plan.out, error) from error

@@ -93,30 +93,37 @@ def remove_dataset(out: Path) -> None:
         publish(out / MANIFEST, removed)
         sync_directory(out / WORK)
         sync_directory(out)
-    begun = is_begun(out)
+    # What is known of these files goes last: stopped before that, the next run goes on.
+    paths = [out / SKIPPED, *([out / REPORT, out / ITEMS] if is_begun(out) else [])]
     with contextlib.suppress(MissingShardError):
-        _remove_files(out, [out / name for name in read_begun(out)["files"]])
+        paths += [out / name for name in read_begun(out)["files"]]
     if removed.exists():
         manifest = Manifest.from_json(read_json(removed), str(removed))
-        _remove_files(out, dataset_files(out, manifest))
+        paths += dataset_files(out, manifest)
+    _remove_files(out, paths)
     remove_receipts(out)
-    _remove_files(out, [out / SKIPPED, *([out / REPORT, out / ITEMS] if begun else [])])
     removed.unlink(missing_ok=True)
 
 
 def remove_receipts(out: Path, keep: Collection[Path] = ()) -> None:
-    """Remove the shards that receipts tell of, but those to be kept, and the receipts."""
-    for receipt in _receipts(out):
-        paths = [out / name for name in _receipt_files(receipt)]
-        _remove_files(out, [path for path in paths if path not in keep])
+    """Remove the shards that receipts tell of, but those to be kept, and then the receipts."""
+    receipts = _receipts(out)
+    paths = [out / name for receipt in receipts for name in _receipt_files(receipt)]
+    _remove_files(out, [path for path in paths if path not in keep])
+    for receipt in receipts:
         receipt.unlink()
 
 
 def _remove_files(out: Path, paths: Sequence[Path]) -> None:
+    """Remove files, and the folders that are empty then, durably."""
     _check_inside(out, paths)
     for path in paths:
         path.unlink(missing_ok=True)
     _remove_empty_folders(out, paths)
+    folders = dict.fromkeys(folder for path in paths for folder in path.parents)
+    for folder in folders:
+        if (folder == out or out in folder.parents) and folder.is_dir():
+            sync_directory(folder)
 
 
 def _check_inside(out: Path, paths: Sequence[Path]) -> None:

@@ -5,7 +5,14 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
-from loaders.format.files import MANIFEST, WORK, publish, sync_directory, write_atomically
+from loaders.format.files import (
+    MANIFEST,
+    WORK,
+    make_directory,
+    publish,
+    sync_directory,
+    write_atomically,
+)
 from loaders.format.spec import Manifest
 from preprocess.removal import dataset_files, remove_receipts
 
@@ -48,10 +55,9 @@ def put_staged(out: Path) -> None:
     for path in paths:
         if committed:
             place = out / path.relative_to(staged)
+            make_directory(place.parent)  # not durably after the name that a file has now
             publish(path, place)
-            for folder in (place.parent, *place.parent.parents):
-                if out in (folder, *folder.parents):
-                    sync_directory(folder)
+            sync_directory(place.parent)
         else:
             if path == staged / MANIFEST:  # not durably before the others
                 for folder in {other.parent for other in paths}:

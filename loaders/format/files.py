@@ -118,6 +118,14 @@ def sync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
+def make_directory(path: Path) -> None:
+    """Make a directory, and those above it that are not there yet, durably."""
+    made = [folder for folder in (path, *path.parents) if not folder.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    for folder in made:
+        sync_directory(folder.parent)
+
+
 def publish(temporary: Path, path: Path) -> None:
     """Give a finished and fsynced temporary file its name, atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
