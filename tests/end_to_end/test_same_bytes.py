@@ -1,6 +1,7 @@
 """The same input and options give the same bytes: workers, place, language and time zone aside."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -14,24 +15,51 @@ from tests.small_datasets import KINDS, Made, prepare
 
 CONTAINERS = ["tensor", "zarr"]
 
+LANGUAGES = [
+    "C",
+    *(
+        name
+        for name in subprocess.run(
+            ["locale", "-a"], capture_output=True, text=True, check=True
+        ).stdout.split()
+        if re.fullmatch(r"(C|tr_TR|de_DE)\.utf-?8", name, re.IGNORECASE)
+    ),
+]
+"""Languages of this machine: of the first every character is a byte, in others "I" has another
+small letter, or a comma stands in numbers."""
+
 PREPARE = """
-import sys
+import locale, sys
 from pathlib import Path
 from tests.small_datasets import prepare
-out, *sources = sys.argv[1:]
-for kind, source in zip(sources[::2], sources[1::2], strict=True):
-    prepare(kind, "tensor", Path(source), Path(out, kind), "--limit", "15", "--workers", "2")
+language, out, *made = sys.argv[1:]
+assert locale.setlocale(locale.LC_ALL, "") == language, locale.setlocale(locale.LC_ALL)
+for kind, container, source in zip(made[::3], made[1::3], made[2::3], strict=True):
+    name = f"{kind} {container}"
+    prepare(kind, container, Path(source), Path(out, name), "--limit", "15", "--workers", "2")
 """
 
 
-@pytest.fixture(scope="module")
-def strange(made: Made, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def test_a_language_other_than_the_plainest_is_there() -> None:
+    assert len(LANGUAGES) > 1
+
+
+@pytest.fixture(scope="module", params=LANGUAGES)
+def strange(
+    request: pytest.FixtureRequest, made: Made, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
     """Return a folder with a dataset of each kind, made by one process that lives elsewhere."""
     out = tmp_path_factory.mktemp("strange")
-    other = {"LC_ALL": "C", "TZ": "Pacific/Kiritimati", "PYTHONHASHSEED": "77", "LANG": "tr_TR"}
-    words = [word for kind in KINDS for word in (kind, made(kind, "tensor")[0])]
+    language = request.param
+    other = {"LC_ALL": language, "TZ": "Pacific/Kiritimati", "PYTHONHASHSEED": "77"}
+    words = [
+        word
+        for kind in KINDS
+        for container in CONTAINERS
+        for word in (kind, container, made(kind, container)[0])
+    ]
     done = subprocess.run(
-        [sys.executable, "-c", PREPARE, *map(str, [out, *words])],
+        [sys.executable, "-c", PREPARE, *map(str, [language, out, *words])],
         cwd=ROOT,
         env={**dict(os.environ), **other},  # noqa: TID251 - of the child, which is the test
         timeout=SECONDS,
@@ -57,8 +85,9 @@ def test_the_number_of_workers_and_the_place_change_no_byte(
         assert read_tree(again) == expected
 
 
+@pytest.mark.parametrize("container", CONTAINERS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_language_time_zone_and_hash_seed_change_no_byte(
-    kind: str, made: Made, strange: Path
+    kind: str, container: str, made: Made, strange: Path
 ) -> None:
-    assert read_tree(strange / kind) == read_tree(made(kind, "tensor")[1])
+    assert read_tree(strange / f"{kind} {container}") == read_tree(made(kind, container)[1])
