@@ -8,6 +8,7 @@ import pytest
 
 from tests.benchmarks import (
     blocks_rate,
+    check_rate,
     cold_rate,
     durability_cost,
     gather_rate,
@@ -51,6 +52,16 @@ def test_durability_cost_turns_off_what_it_names_and_puts_it_back(tmp_path: Path
     assert sorted(runs) == sorted(durability_cost.WITHOUT)
     assert os.fsync is before
     show(report("tiny", runs, count=3, unit="photos", reference=durability_cost.OURS))
+
+
+def test_check_rate_reads_all_files_and_refuses_a_bad_one(tmp_path: Path) -> None:
+    dataset = check_rate.prepare(None, tmp_path, 3, (96, 64))
+    runs, nbytes = check_rate.measure(dataset, workers=1, rounds=1)
+    assert nbytes > 3 * 3 * sum(size**2 for size in check_rate.SIZES)
+    show(report("tiny", runs, count=nbytes // 1_000_000, unit="MB", reference=check_rate.CAT))
+    (dataset / "train/00000.image_512.npy").unlink()
+    with pytest.raises(RuntimeError, match="missing"):
+        check_rate.measure(dataset, workers=1, rounds=1)
 
 
 def test_given_photos_are_copied_and_too_few_are_refused(tmp_path: Path) -> None:
