@@ -141,16 +141,21 @@ def write_source(kind: str, folder: Path) -> Path:
     return KINDS[kind][0](folder)
 
 
+def asked_for(kind: str, container: str, source: Path) -> list[str]:
+    """Return the command for a kind of dataset, without its source and output."""
+    asked = [word.format(source.parent) for word in KINDS[kind][1]]
+    stored = ENCODED[container] if kind.startswith("encoded") else ()
+    return [*asked, *stored, "--format", container, "--max-skipped", "9"]
+
+
 def prepare(kind: str, container: str, source: Path, out: Path, *more: str) -> None:
     """Prepare a dataset: the same bytes whenever it is called, unless `more` says otherwise.
 
     Raises:
         AssertionError: The command fails.
     """
-    asked = [word.format(source.parent) for word in KINDS[kind][1]]
-    stored = ENCODED[container] if kind.startswith("encoded") else ()
-    words = [*asked, *stored, "--format", container, "--max-skipped", "9", *more]
-    result = call(words[0], source, out, *words[1:])
+    command, *words = asked_for(kind, container, source)
+    result = call(command, source, out, *words, *more)
     assert result.exit_code == 0, result.stderr
 
 
