@@ -1,5 +1,6 @@
 """joblib over the shards of a run: threads of this process, or processes that may die."""
 
+import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -123,7 +124,10 @@ def _write_in_processes(
     threads = max(1, workers // processes)
     jobs = max(2, processes) if apart else processes
     ahead = 1 if processes < jobs else "2 * n_jobs"  # one at a time all the same
-    with _feeders_awaited(), parallel_config(backend=backend, n_jobs=jobs):
+    # Nobody is given arrays as files. For these joblib makes a folder in /dev/shm at every call,
+    # which stays until the process ends; told a place, it makes none before it has a file for it.
+    files = {"temp_folder": tempfile.gettempdir(), "max_nbytes": None}
+    with _feeders_awaited(), parallel_config(backend=backend, n_jobs=jobs, **files):
         calls = (delayed(write_shard)(replace(task, threads=threads)) for task in tasks)
         if not get_active_backend()[0].supports_return_generator:
             # Backends that hand over all results at the end: no progress until then.

@@ -5,32 +5,47 @@ import os
 import re
 import resource
 import shutil
+import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from joblib.externals.loky import get_reusable_executor  # noqa: TID253 - a test may load it
 
 from loaders import Loader, open_dataset, open_table, open_tokens
+from loaders.residency import Residency
 from preprocess import ImageOptions, RunOptions, images_to_shards
-from tests.small_datasets import Made
+from tests.small_datasets import Made, prepare
 
 ROUNDS = 100
 WARM = 15
+SLOW = (20, 6)
+"""Rounds, and how many of them come first, of what takes long."""
+
 GROWTH = 24 << 20
 """Bytes that allocators may take meanwhile; one leaked batch or map a round is more."""
 
+pytestmark = pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc")
 
-def held() -> tuple[int, int, list[str]]:
-    """Return the process's descriptors, threads, and shared memory of its own."""
+
+def held() -> dict[str, object]:
+    """Return the process's descriptors, threads, and files of its own in memory and beside."""
     gc.collect()
-    shared = sorted(os.listdir("/dev/shm")) if Path("/dev/shm").is_dir() else []
-    mine = [name for name in shared if str(os.getpid()) in re.split(r"[\W_]+", name)]
-    return len(os.listdir("/proc/self/fd")), threading.active_count(), mine
+    places = [Path("/dev/shm"), Path(tempfile.gettempdir())]
+    names = sorted(name for place in places if place.is_dir() for name in os.listdir(place))
+    return {
+        "descriptors": len(os.listdir("/proc/self/fd")),
+        "threads": sorted(thread.name for thread in threading.enumerate()),
+        "files": [name for name in names if str(os.getpid()) in re.split(r"[\W_]+", name)],
+    }
 
 
 def children() -> str:
-    return Path(f"/proc/self/task/{os.getpid()}/children").read_text()
+    """Return the processes that any thread of this one has started."""
+    tasks = Path("/proc/self/task").iterdir()
+    return " ".join(sorted((task / "children").read_text() for task in tasks)).strip()
 
 
 def resident_nbytes() -> int:
@@ -38,18 +53,17 @@ def resident_nbytes() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 
-def repeat(work: Callable[[int], None]) -> None:
+def repeat(work: Callable[[int], None], rounds: int = ROUNDS, warm: int = WARM) -> None:
     """Call work again and again, and compare what the process holds."""
-    for number in range(WARM):
+    for number in range(warm):
         work(number)
     before, processes, resident = held(), children(), resident_nbytes()
-    for number in range(WARM, ROUNDS):
+    for number in range(warm, rounds):
         work(number)
     assert (held(), children()) == (before, processes)
     assert resident_nbytes() - resident < GROWTH
 
 
-@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc")
 def test_a_hundred_runs_leave_nothing(made: Made, tmp_path: Path) -> None:
     source, _ = made("images", "tensor")
     options = ImageOptions(sizes=((16, 16),))
@@ -62,17 +76,81 @@ def test_a_hundred_runs_leave_nothing(made: Made, tmp_path: Path) -> None:
     repeat(work)
 
 
-@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc")
+@pytest.mark.parametrize(
+    ("kind", "container"),
+    [("images", "zarr"), ("tokens", "tensor"), ("shuffled tokens", "zarr"), ("table", "tensor"),
+     ("list table", "zarr")],
+)  # fmt: skip
+def test_runs_of_every_kind_leave_nothing(
+    kind: str, container: str, made: Made, tmp_path: Path
+) -> None:
+    source, _ = made(kind, container)
+    (tmp_path / "runs").mkdir()
+
+    def work(number: int) -> None:
+        out = tmp_path / "runs" / str(number)
+        prepare(kind, container, source, out, "--limit", "15", "--workers", "2")
+        shutil.rmtree(out)
+        assert not os.listdir(out.parent)
+
+    repeat(work, *SLOW)
+
+
+@pytest.mark.parametrize("kind", ["images", "tokens"])
+def test_runs_in_processes_leave_nothing_but_the_pool_that_is_used_again(
+    kind: str, made: Made, tmp_path: Path
+) -> None:
+    source, _ = made(kind, "tensor")
+
+    def work(number: int) -> None:
+        out = tmp_path / str(number)
+        words = ("--limit", "15", "--workers", "2", "--backend", "loky")
+        prepare(kind, "tensor", source, out, *words)
+        shutil.rmtree(out)
+
+    try:
+        repeat(work, *SLOW)
+    finally:
+        get_reusable_executor().shutdown(wait=True, kill_workers=True)
+
+
+def opened(kind: str, out: Path, *, verify: bool) -> Any:
+    """Open the training split of a dataset."""
+    if kind == "images":
+        return open_dataset(out, size=24, verify=verify)
+    if kind == "table":
+        return open_table(out, verify=verify)
+    return open_tokens(out, verify=verify).documents()
+
+
+@pytest.mark.parametrize("verify", [False, True])
+@pytest.mark.parametrize("container", ["tensor", "zarr"])
 @pytest.mark.parametrize("kind", ["images", "tokens", "table"])
-def test_a_hundred_loaders_that_are_dropped_half_way_leave_nothing(kind: str, made: Made) -> None:
+def test_a_hundred_loaders_that_are_dropped_half_way_leave_nothing(
+    kind: str, container: str, verify: bool, made: Made
+) -> None:
+    _, out = made(kind, container)
+
+    def work(number: int) -> None:
+        batches = iter(Loader(opened(kind, out, verify=verify), 2, seed=number))
+        next(batches)
+        del batches
+
+    repeat(work)
+
+
+@pytest.mark.parametrize(
+    ("kind", "residency"),
+    [("images", "ram"), ("images", "device"), ("tokens", "ram"), ("table", "ram")],
+)
+def test_a_hundred_loaders_that_hold_their_samples_leave_nothing(
+    kind: str, residency: Residency, made: Made
+) -> None:
     _, out = made(kind, "tensor")
 
     def work(number: int) -> None:
-        if kind == "images":
-            data = open_dataset(out, size=24)
-        else:
-            data = open_table(out) if kind == "table" else open_tokens(out).documents()
-        batches = iter(Loader(data, 2, seed=number))
+        data = opened(kind, out, verify=True)
+        batches = iter(Loader(data, 2, seed=number, residency=residency, device="cpu"))
         next(batches)
         del batches, data
 
