@@ -119,11 +119,15 @@ def sync_directory(path: Path) -> None:
 
 
 def make_directory(path: Path) -> None:
-    """Make a directory, and those above it that are not there yet, durably."""
-    made = [folder for folder in (path, *path.parents) if not folder.exists()]
+    """Make a directory, and those above it that are not there yet, durably.
+
+    Where the one that is there may be written and not read, its own name is left to the system.
+    """
+    made = [folder for folder in (path, *path.parents) if not os.path.lexists(folder)]
     path.mkdir(parents=True, exist_ok=True)
     for folder in made:
-        sync_directory(folder.parent)
+        with contextlib.suppress(PermissionError):
+            sync_directory(folder.parent)
 
 
 def publish(temporary: Path, path: Path) -> None:

@@ -459,3 +459,10 @@ def test_a_file_that_grows_is_read_no_further_than_it_was_listed(tmp_path: Path)
         with pytest.raises(SampleError, match="1001 bytes, listed with 1000"):
             read_item(tmp_path, item)
     assert asked == [1_001]
+
+
+def test_a_folder_that_may_be_written_and_not_read_takes_a_dataset(nobody: None) -> None:
+    Path("box").mkdir(mode=0o333)
+    words = ["images", "images", "box/out", "--sizes", "8", "--max-skipped", "9"]
+    result = CliRunner().invoke(prep, words)
+    assert result.exit_code == 0, result.stderr
