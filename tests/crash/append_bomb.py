@@ -11,7 +11,6 @@ With NBYTES no call ends it, but no file may pass so many bytes, as on a full di
 """
 
 import os
-import resource
 import shutil
 import sys
 from collections.abc import Callable
@@ -28,6 +27,7 @@ from preprocess.output import hold
 from preprocess.plan import RunOptions
 from preprocess.run import run
 from tests.crash.bomb import KILLED, arm, difference, in_child
+from tests.file_limit import limit_files
 from tests.recipes import DigestRecipe, plan_digests, read_tree, row_nbytes
 
 SIDE = 20
@@ -60,10 +60,6 @@ def expect_whole(out: Path, either: set[bytes]) -> None:
 
 def stopped(nth: int) -> Callable[[], None]:
     return partial(arm, nth)
-
-
-def limited(nbytes: int) -> None:
-    resource.setrlimit(resource.RLIMIT_FSIZE, (nbytes, resource.RLIM_INFINITY))
 
 
 def hinder_and_finish(
@@ -118,7 +114,7 @@ def main(container: str, stride: int, source: Path, work: Path, sizes: list[int]
     if in_child(partial(append, container, source, work / "whole")):
         raise RuntimeError("the append that nobody stops has failed")
     for nbytes in sizes:
-        code = hinder_and_finish(container, source, work, partial(limited, nbytes), clear=False)
+        code = hinder_and_finish(container, source, work, partial(limit_files, nbytes), clear=False)
         if code != KILLED:
             raise RuntimeError(f"{nbytes} bytes to a file were enough")
     nth, code = 1 - stride, KILLED

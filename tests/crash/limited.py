@@ -8,13 +8,13 @@ fails, as on a full disk), into OUT with the size appended. Prints one line of J
 
 import json
 import os
-import resource
 import sys
 from pathlib import Path
 
 from preprocess.errors import OutputError
 from preprocess.plan import RunOptions
 from preprocess.run import run
+from tests.file_limit import limit_files
 from tests.recipes import STORED, DigestRecipe, plan_digests, row_nbytes
 
 
@@ -28,7 +28,7 @@ def main(stored: str, source: Path, out: Path, nbytes: int) -> None:
         workers=1,
     )
     plan = plan_digests(source, out, options, recipe)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (nbytes, resource.RLIM_INFINITY))
+    limit_files(nbytes)
     message = ""
     try:
         run(plan, options)

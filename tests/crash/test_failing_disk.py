@@ -23,10 +23,10 @@ OPTIONS = ImageOptions(sizes=((16, 16),))
 RUN = RunOptions(shard_nbytes=2_000, workers=2, backend="threading")
 FULL = {errno.ENOSPC, errno.EDQUOT}
 LIMITED = """
-import resource, signal, sys
+import sys
 from preprocess.cli import main
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # worker processes inherit both
-resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv.pop(1)), resource.RLIM_INFINITY))
+from tests.file_limit import limit_files
+limit_files(int(sys.argv.pop(1)))
 main()
 """
 _ASIDE = {"report.json", "items.jsonl"}
@@ -164,3 +164,11 @@ def test_a_folder_that_is_removed_meanwhile_is_one_error(
     monkeypatch.setattr(os, "replace", removing)
     with pytest.raises(OutputError, match=rf"^{out}"):
         images_to_shards(source, out, OPTIONS, RUN)
+
+
+def test_a_process_whose_files_are_limited_leaves_no_module_cut_short(tmp_path: Path) -> None:
+    (tmp_path / "long.py").write_text("".join(f"x{n} = {n}\n" for n in range(1000)))
+    script = "from tests.file_limit import limit_files; limit_files(1000); import long"
+    environment = {"PYTHONPATH": os.pathsep.join([str(ROOT), str(tmp_path)])}
+    subprocess.run([sys.executable, "-c", script], env=environment, cwd=tmp_path, check=True)
+    assert os.listdir(tmp_path) == ["long.py"]

@@ -9,11 +9,13 @@ import pyarrow as pa  # noqa: TID253 - a test may load what it compares with
 import pyarrow.parquet as pq  # noqa: TID253
 import pytest
 
+from tests.crash.children import ROOT
+
 _SCRIPT = """
-import resource, signal, sys
+import sys
 from preprocess import OutputError, table_to_shards
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]), resource.RLIM_INFINITY))
+from tests.file_limit import limit_files
+limit_files(int(sys.argv[1]))
 try:
     table_to_shards(sys.argv[2], sys.argv[3])
 except OutputError as error:
@@ -26,8 +28,9 @@ def test_a_block_that_is_cut_short_is_one_error(nbytes: int, tmp_path: Path) -> 
     rng = np.random.default_rng(0)
     columns = {f"x{n}": rng.integers(0, 1 << 40, 40_000) for n in range(8)}
     pq.write_table(pa.table(columns), tmp_path / "t.parquet")
-    command = [sys.executable, "-c", _SCRIPT, str(nbytes), "t.parquet", "out"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    words = [str(nbytes), str(tmp_path / "t.parquet"), str(tmp_path / "out")]
+    command = [sys.executable, "-c", _SCRIPT, *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     assert "File too large" in done.stdout
     assert len(done.stdout.splitlines()) == 1

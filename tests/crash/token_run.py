@@ -13,7 +13,6 @@ appended. Prints one line of JSON for each.
 
 import json
 import os
-import resource
 import shutil
 import sys
 from functools import partial
@@ -26,6 +25,7 @@ from preprocess.plan import RunOptions
 from preprocess.tokens.options import TokenOptions
 from preprocess.tokens.prepare import tokens_to_shards
 from tests.crash.bomb import stop_and_finish
+from tests.file_limit import limit_files
 from tests.recipes import read_tree
 
 
@@ -59,7 +59,7 @@ def kill(case: str, tokenizer: str, source: Path, work: Path) -> int:
 def limit(
     layout: str, container: str, tokenizer: str, source: Path, out: Path, nbytes: int
 ) -> None:
-    resource.setrlimit(resource.RLIMIT_FSIZE, (nbytes, resource.RLIM_INFINITY))
+    limit_files(nbytes)
     message = ""
     try:
         prepare(layout, container, tokenizer, source, out)

@@ -1,7 +1,6 @@
 """Token files that others read: each is read here by nothing but its description."""
 
 import os
-import resource
 import struct
 import subprocess
 import sys
@@ -23,6 +22,7 @@ from preprocess.tokens.files import (
     export_nanogpt,
     pointers_of,
 )
+from tests.file_limit import limited_files
 
 ROOT = Path(__file__).parents[4]
 Export = Callable[[Sequence[Part], Path], Exported]
@@ -276,13 +276,9 @@ def test_a_full_disk_is_reported_and_leaves_nothing(
 ) -> None:
     ids = np.ones(600_000, np.uint16)
     parts = [part([3, 2, 1]), (ids, np.array([0, 600_000], "u8"))]
-    allowed = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (nbytes, allowed[1]))
-    try:
-        with pytest.raises(OutputError, match=r"cannot write: File too large \(.* bytes are free"):
-            export(parts, tmp_path)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, allowed)
+    refused = pytest.raises(OutputError, match=r"cannot write: File too large \(.* bytes are free")
+    with limited_files(nbytes), refused:
+        export(parts, tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
