@@ -162,6 +162,7 @@ def _other_field(
 _NO_OPTIONS: Final[Mapping[str, str]] = {
     "box_classes": "what --boxes has as classes",
     "buckets": "what --sizes have as buckets",
+    "floats": "--depth, for what is of floating point,",
     "columns": "what --schema says of a column",
     "label_classes": "what --multi-label has as classes",
     "like_sha256": "the digest of what --like names",

@@ -115,9 +115,8 @@ if TYPE_CHECKING:
 @click.option(
     "--depth",
     type=click.Choice(["8", "16"]),
-    default="8",
-    show_default=True,
-    help="8: uint8, deeper samples scaled; 16: uint16.",
+    help="8: uint8, deeper samples scaled; 16: uint16. Where it is given, TIFFs of floats from 0 "
+    "to 1 are taken too.  [default: 8]",
 )
 @click.option(
     "--pages",
@@ -260,7 +259,8 @@ def _image_options(options: dict[str, Any]) -> "ImageOptions":
         background=cast("Background", options["background"]),
         icc=cast("Icc", options["icc"]),
         alpha=cast("Alpha | None", options["alpha"]),
-        depth=cast("Depth", int(options["depth"])),
+        depth=cast("Depth", int(options["depth"] or 8)),
+        floats=options["depth"] is not None,
         pages=cast("Pages", options["pages"]),
         labels=cast("LabelMode", options["labels"]),
         max_pixels=options["max_pixels"],

@@ -77,7 +77,8 @@ def decode_pictures(data: bytes, *, key: str, policy: DecodePolicy = _DEFAULT) -
 
     Raises:
         SampleError: The bytes are no image, cannot be decoded whole, hold what no policy brings to
-            pixels (floats, 32-bit samples, Lab), or are too many pixels.
+            pixels (32-bit integers, Lab, floats beyond 0 and 1, or where no depth is chosen), or
+            are too many pixels.
     """
     kind = sniff_format(data)
     decoders = {"JPEG": _decode_jpeg, "PNG": _decode_png, "WEBP": _decode_webp}

@@ -58,6 +58,8 @@ class ImageOptions:
             hidden there; None: the background.
         depth: 8 stores uint8, a sample of 16 bits as v / 257, rounded; 16 stores uint16, a sample
             of 8 bits as v * 257.
+        floats: Take TIFFs of floating point too, 0 as black to 1 as white, and refuse values
+            beyond; depth 16 always does.
         pages: "first" page of a TIFF, or "all", each a sample.
         labels: "auto" (class folders if every item lies in one), "folders" (insist), "none".
         max_pixels: Pictures with more pixels are refused before they are decoded.
@@ -91,6 +93,7 @@ class ImageOptions:
     icc: Icc = "srgb"
     alpha: Alpha | None = None
     depth: Depth = 8
+    floats: bool = False
     pages: Pages = "first"
     labels: LabelMode = "auto"
     max_pixels: int = MAX_PIXELS
@@ -244,6 +247,7 @@ class ImageOptions:
             depth=self.depth,
             pages=self.pages,
             max_pixels=self.max_pixels,
+            floats=self.floats,
         )
 
     @property

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from preprocess.images import tiff_tags
 from preprocess.images.deep import deep_tiff_samples
 from preprocess.images.finish import LEVELS_16, Stored
+from preprocess.images.float_tiff import decode_float_tiff, is_of_floats
 from preprocess.images.headers import read_avif_size
 from preprocess.images.orientation import read_orientation
 from preprocess.images.policy import DecodePolicy, check_pixels
@@ -23,12 +25,6 @@ if TYPE_CHECKING:
 _ALPHA_MODES: Final = frozenset({"LA", "La", "PA", "RGBA", "RGBa"})
 _OPAQUE_MODES: Final = frozenset({"1", "L", "P", "RGB", "RGBX", "CMYK", "YCbCr"})
 _GREY_MODES: Final = frozenset({"1", "L", "LA", "La"})
-
-# Source: TIFF 6.0, sections 8 and 12 for the numbers of tags; ICC.1 annex B.3 for the profile's.
-_SUBFILE, _BITS, _PHOTOMETRIC, _ICC = 254, 258, 262, 34675
-_PLANES, _EXTRA, _SIGNS = 284, 338, 339
-_OF_ANOTHER_PAGE: Final = 0b101
-"""Bits of NewSubfileType: a page at lower resolution, a transparency mask."""
 
 
 @contextmanager
@@ -77,6 +73,9 @@ def decode_tiff(data: bytes, policy: DecodePolicy) -> Iterator[tuple[int, Stored
         ValueError: As `decode_with_pillow`.
         Exception: Whatever Pillow raises at damage.
     """
+    if is_of_floats(data):
+        yield from decode_float_tiff(data, policy)
+        return
     with _opened(data, "TIFF") as image:
         for number in range(1) if policy.pages == "first" else count():
             try:
@@ -84,17 +83,17 @@ def decode_tiff(data: bytes, policy: DecodePolicy) -> Iterator[tuple[int, Stored
             except EOFError:
                 return
             tags = _tags(image)
-            if number and int(tags.get(_SUBFILE, 0)) & _OF_ANOTHER_PAGE:
+            if number and int(tags.get(tiff_tags.SUBFILE, 0)) & tiff_tags.OF_ANOTHER_PAGE:
                 continue
             check_pixels(image.width, image.height, policy.max_pixels)
-            orientation = int(tags.get(0x0112, 1))
+            orientation = int(tags.get(tiff_tags.ORIENTATION, 1))
             tiles = image.tile  # type: ignore[attr-defined]  # ImageFile alone has it
             is_plain = all(tile[0] == "raw" for tile in tiles)
             image.load()  # turns it upright by itself
             stored = _read(image, policy, 8)
             _check_tiff(image, stored.samples, is_plain=is_plain)
             if _is_deep(image) and stored.samples.dtype == np.uint8:
-                multiplied = tags.get(_EXTRA, ())[:1] == (1,)
+                multiplied = tags.get(tiff_tags.EXTRA, ())[:1] == (1,)
                 deep = deep_tiff_samples(
                     data, number, stored.samples, orientation, multiplied=multiplied
                 )
@@ -121,12 +120,13 @@ def _check_tiff(image: "Image.Image", samples: NDArray[Any], *, is_plain: bool) 
             which it takes for 8.
     """
     tags = _tags(image)
-    if is_plain and _is_deep(image) and tags.get(_PLANES) == 2 and samples.dtype == np.uint8:
+    cut = _is_deep(image) and samples.dtype == np.uint8
+    if is_plain and cut and tags.get(tiff_tags.PLANES) == 2:
         raise ValueError(
             "its 16-bit samples lie uncompressed in a plane a colour, which no decoder here reads; "
             "convert it to another layout"
         )
-    if 2 in tags.get(_SIGNS, ()) and samples.dtype == np.uint8 and samples.max() > 127:
+    if 2 in tags.get(tiff_tags.FORMAT, ()) and samples.dtype == np.uint8 and samples.max() > 127:
         raise ValueError("its samples are signed, and some of them are negative")
 
 
@@ -135,7 +135,7 @@ def _tags(image: "Image.Image") -> Any:
 
 
 def _is_deep(image: "Image.Image") -> bool:
-    return bool(max(_tags(image).get(_BITS, (1,))) > 8)
+    return bool(max(_tags(image).get(tiff_tags.BITS, (1,))) > 8)
 
 
 def _read(image: "Image.Image", policy: DecodePolicy, sample_bits: int) -> Stored:
@@ -160,7 +160,7 @@ def _profile(image: "Image.Image") -> bytes:
     """Return the colour profile of the page: Pillow's info still holds that of an earlier one."""
     found = image.info.get("icc_profile")
     if image.format == "TIFF":
-        found = _tags(image).get(_ICC)
+        found = _tags(image).get(tiff_tags.ICC)
     return cast("bytes", found or b"")
 
 
@@ -185,8 +185,8 @@ def _grey16(image: "Image.Image") -> tuple[NDArray[np.uint16], int]:
     """Return [H, W, 3], or [H, W, 4] where one value means transparent, and which means 1."""
     peak, inverted = LEVELS_16, False
     if image.format == "TIFF":
-        peak = 2 ** int(_tags(image).get(_BITS, (16,))[0]) - 1
-        inverted = _tags(image).get(_PHOTOMETRIC) == 0  # Pillow inverts 8 bits and not 16
+        peak = 2 ** int(_tags(image).get(tiff_tags.BITS, (16,))[0]) - 1
+        inverted = _tags(image).get(tiff_tags.PHOTOMETRIC) == 0  # Pillow inverts 8 bits and not 16
     values = np.asarray(image).astype(np.uint16)  # [H, W]
     grey = peak - values.clip(max=peak) if inverted else values
     planes = [grey, grey, grey]

@@ -33,6 +33,8 @@ class DecodePolicy:
         pages: "first" page of a TIFF, or "all", but those that are another page's thumbnail or
             mask. Of all that is animated the first frame is taken.
         max_pixels: Width times height beyond which nothing is decoded.
+        floats: Take samples of floating point too, 0 as black to 1 as white, as depth 16 always
+            does.
     """
 
     icc: Icc = "srgb"
@@ -41,6 +43,7 @@ class DecodePolicy:
     depth: Depth = 8
     pages: Pages = "first"
     max_pixels: int = MAX_PIXELS
+    floats: bool = False
 
     def __post_init__(self) -> None:
         """Refuse values outside their range."""
@@ -56,6 +59,11 @@ class DecodePolicy:
                 raise OptionError(given, f": expected one of {allowed}")
         if self.max_pixels < 1:
             raise OptionError(Option("max_pixels", self.max_pixels), ": expected at least 1")
+
+    @property
+    def takes_floats(self) -> bool:
+        """Whether samples of floating point are taken: where somebody has chosen a depth."""
+        return self.floats or self.depth == 16
 
 
 def check_pixels(width: int, height: int, max_pixels: int) -> None:

@@ -81,6 +81,8 @@ class ImageRecipe:
             del values["key_bytes"]  # datasets are older than this option
         if self.chosen.max_item_nbytes == MAX_ITEM_NBYTES:
             del values["max_item_nbytes"]  # likewise
+        if not self.chosen.floats or self.chosen.depth == 16:
+            del values["floats"]  # likewise; a depth of 16 says it
         if self.chosen.fit == BUCKET:
             found = {size_name(size): self.chosen.buckets(size) for size in self.chosen.sizes}
             changed["buckets"] = {name: [list(s) for s in shapes] for name, shapes in found.items()}

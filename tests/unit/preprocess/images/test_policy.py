@@ -16,13 +16,14 @@ from numpy.typing import NDArray
 from PIL import Image, ImageCms  # noqa: TID253 - a test may load what it compares with
 
 from loaders import open_dataset
-from preprocess import ImageOptions, SourceError, images_to_shards
+from preprocess import ImageOptions, images_to_shards
 from preprocess.errors import SampleError
 from preprocess.images.decode import decode_image, decode_pictures
 from preprocess.images.decoder_settings import decoder_settings
 from preprocess.images.packages import read_jxl_header
 from preprocess.images.policy import DecodePolicy
 from tests.colour_profiles import linear_grey, red_and_blue_swapped, srgb, two_level_ink
+from tests.tiffs_made import make_tiff
 
 DEEP = DecodePolicy(depth=16)
 
@@ -63,21 +64,9 @@ def deep_png(samples: NDArray[np.uint16], *extra: tuple[bytes, bytes]) -> bytes:
     )
 
 
-def deep_tiff(samples: NDArray[np.uint16], orientation: int = 1) -> bytes:
-    height, width, channels = samples.shape
-    bits = struct.pack(f"<{channels}H", *[16] * channels)
-    data = samples.astype("<u2").tobytes()
-    entries = [
-        (256, 4, 1, width), (257, 4, 1, height), (258, 3, channels, 8 + len(data)),
-        (259, 3, 1, 1), (262, 3, 1, 2), (273, 4, 1, 8), (274, 3, 1, orientation),
-        (277, 3, 1, channels), (278, 4, 1, height), (279, 4, 1, len(data)), (284, 3, 1, 1),
-    ]  # fmt: skip
-    if channels == 4:
-        entries.append((338, 3, 1, 2))
-    body = struct.pack("<2sHI", b"II", 42, 8 + len(data) + len(bits)) + data + bits
-    body += struct.pack("<H", len(entries))
-    body += b"".join(struct.pack("<HHII", *entry) for entry in entries)
-    return body + bytes(4)
+def deep_tiff(samples: NDArray[np.uint16], orientation: int = 1, *, planar: bool = False) -> bytes:
+    extra = 2 if samples.shape[2] == 4 else None
+    return make_tiff(samples, extra=extra, orientation=orientation, planar=planar)
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "TIFF", "AVIF"])
@@ -246,19 +235,7 @@ def test_16_bit_tiffs_of_colour_are_whole_and_upright(channels: int, orientation
 
 def test_16_bit_tiffs_of_a_plane_a_colour_are_refused_where_pillow_takes_them_for_8() -> None:
     samples = deep_photo(3)
-    planes = np.ascontiguousarray(samples.transpose(2, 0, 1)).astype("<u2")
-    data = deep_tiff(samples).replace(samples.astype("<u2").tobytes(), planes.tobytes())
-    count = struct.unpack_from("<H", data, start := struct.unpack_from("<I", data, 4)[0])[0]
-    entries = {
-        entry[0]: entry
-        for at in range(start + 2, start + 2 + 12 * count, 12)
-        for entry in [struct.unpack_from("<HHII", data, at)]
-    }
-    place, nbytes = start + 2 + 12 * count + 4, planes[0].nbytes
-    entries |= {273: (273, 4, 3, place), 279: (279, 4, 3, place + 12), 284: (284, 3, 1, 2)}
-    data = data[: start + 2] + b"".join(struct.pack("<HHII", *e) for e in entries.values())
-    data += bytes(4) + struct.pack("<3I", *(8 + k * nbytes for k in range(3)))
-    data += struct.pack("<3I", *[nbytes] * 3)
+    data = deep_tiff(samples, planar=True)
     for policy in (DecodePolicy(), DEEP):
         with pytest.raises(SampleError, match="16-bit samples lie uncompressed in a plane"):
             decode_image(data, key="k", policy=policy)
@@ -480,13 +457,3 @@ def test_the_size_of_a_jpeg_xl_is_read_before_it_is_decoded(
 def test_grey_and_rgba_exclude_each_other() -> None:
     with pytest.raises(ValueError, match="alpha='keep'"):
         ImageOptions(sizes=((8, 8),), grayscale=True, alpha="keep")
-
-
-def test_a_picture_of_floats_is_refused_by_name(tmp_path: Path) -> None:
-    photos = tmp_path / "photos"
-    photos.mkdir()
-    (photos / "a.tif").write_bytes(encode(Image.new("F", (8, 8), 0.5), "TIFF"))
-    for depth in (8, 16):
-        options = ImageOptions(sizes=((8, 8),), depth=depth)  # type: ignore[arg-type]
-        with pytest.raises(SourceError, match="floating-point samples are not supported"):
-            images_to_shards(photos, tmp_path / "out", options)

@@ -1,7 +1,5 @@
 """TIFF of 16 bits whose colours are multiplied by alpha."""
 
-import struct
-import zlib
 from typing import Any
 
 import numpy as np
@@ -12,6 +10,7 @@ from preprocess.errors import SampleError
 from preprocess.images.decode import decode_image
 from preprocess.images.orientation import turn_upright
 from preprocess.images.policy import DecodePolicy
+from tests.tiffs_made import make_tiff
 
 HEIGHT, WIDTH = 40, 56
 PREMULTIPLIED, STRAIGHT = 1, 2  # tag 338
@@ -26,27 +25,6 @@ def premultiplied() -> NDArray[np.uint16]:
     return samples.astype(np.uint16)
 
 
-def tiff(
-    samples: NDArray[np.uint16], extra: int, *, packed: bool, orientation: int = 1, order: str = "<"
-) -> bytes:
-    """A TIFF of RGBA of 16 bits, in one strip, raw or deflated."""
-    data = samples.astype(f"{order}u2").tobytes()
-    data = zlib.compress(data) if packed else data
-    bits = 8 + len(data)
-    height, width = samples.shape[:2]
-    tags = [
-        (256, 3, 1, width), (257, 3, 1, height), (258, 3, 4, bits), (259, 3, 1, 8 if packed else 1),
-        (262, 3, 1, 2), (273, 4, 1, 8), (274, 3, 1, orientation), (277, 3, 1, 4),
-        (278, 3, 1, height), (279, 4, 1, len(data)), (284, 3, 1, 1), (338, 3, 1, extra),
-    ]  # fmt: skip
-    found = struct.pack(order + "2sHI", b"II" if order == "<" else b"MM", 42, bits + 8) + data
-    found += struct.pack(order + "4HH", 16, 16, 16, 16, len(tags))
-    for tag, kind, count, value in tags:
-        short = kind == 3 and count == 1
-        found += struct.pack(order + ("HHIHxx" if short else "HHII"), tag, kind, count, value)
-    return found + bytes(4)
-
-
 def decode(data: bytes, depth: Any) -> NDArray[Any]:
     return decode_image(data, key="k", policy=DecodePolicy(depth=depth, alpha="keep"))
 
@@ -58,7 +36,9 @@ def test_colours_are_divided_by_all_bits_of_alpha(
     order: str, packed: bool, orientation: int
 ) -> None:
     samples = premultiplied()
-    data = tiff(samples, PREMULTIPLIED, packed=packed, orientation=orientation, order=order)
+    data = make_tiff(
+        samples, extra=PREMULTIPLIED, packed=packed, orientation=orientation, order=order
+    )
     values = turn_upright(samples, orientation).astype(np.float64)
     alpha = values[:, :, 3:]
     straight = np.divide(values[:, :, :3], alpha, np.zeros_like(values[:, :, :3]), where=alpha > 0)
@@ -72,18 +52,20 @@ def test_colours_are_divided_by_all_bits_of_alpha(
 @pytest.mark.parametrize("packed", [False, True])
 def test_colours_that_are_not_multiplied_stay_as_they_are(packed: bool) -> None:
     samples = premultiplied()
-    np.testing.assert_array_equal(decode(tiff(samples, STRAIGHT, packed=packed), 16), samples)
+    np.testing.assert_array_equal(
+        decode(make_tiff(samples, extra=STRAIGHT, packed=packed), 16), samples
+    )
 
 
 def test_colours_beyond_alpha_are_the_largest() -> None:
     samples = premultiplied()
     samples[:, :, 0] = 65535
-    found = decode(tiff(samples, PREMULTIPLIED, packed=False), 16)
+    found = decode(make_tiff(samples, extra=PREMULTIPLIED, packed=False), 16)
     assert (found[samples[:, :, 3] > 0][:, 0] == 65535).all()
     assert not found[samples[:, :, 3] == 0].any()
 
 
 def test_a_damaged_one_is_refused() -> None:
-    data = tiff(premultiplied(), PREMULTIPLIED, packed=True)
+    data = make_tiff(premultiplied(), extra=PREMULTIPLIED, packed=True)
     with pytest.raises(SampleError, match="cannot decode this TIFF"):
         decode(data[:8] + bytes(40) + data[48:], 16)
