@@ -17,6 +17,14 @@ _SIZE: Final = r"[0-9]{1,9}(?:[xX×][0-9]{1,9})?"
 _SIZES: Final = re.compile(rf"\s*{_SIZE}(?:(?:\s*,\s*|\s+){_SIZE})*\s*,?\s*")
 _EXAMPLE: Final = "512 (a square) or 512x384 (width x height)"
 
+_SPLIT: Final = r"(?:train|validation|val|test)=(?:[0-9]{1,9}(?:\.[0-9]{0,9})?|\.[0-9]{1,9})"
+_SPLITS: Final = re.compile(rf"\s*{_SPLIT}(?:(?:\s*,\s*|\s+){_SPLIT})*\s*,?\s*")
+_SHARES_EXAMPLE: Final = "train=0.8 validation=0.1 test=0.1"
+_ROUNDING: Final = 1e-9
+
+Shares = tuple[tuple[str, float], ...]
+"""(split, share of the whole) pairs."""
+
 Sizes = tuple[tuple[int, int], ...]
 """(width, height) pairs in pixels."""
 
@@ -101,17 +109,65 @@ def check_backend(ctx: click.Context, param: click.Parameter, name: str) -> str:
     return name
 
 
-class SizesCommand(click.Command):
-    """A command whose `--sizes` takes every following word that is a size.
+class SplitShares(click.ParamType[Shares]):
+    """One or more splits with their shares: train=0.8,validation=0.1,test=0.1."""
 
-    Click options take a fixed number of words. `--sizes 512 1024` is how people write it, so the
-    words after the flag are joined while they look like sizes, wherever the flag stands. After
-    `--` everything is left alone; a folder whose name is a number is written `./2024`.
+    name = "shares"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Shares:
+        """Return (split, share) pairs."""
+        if isinstance(value, tuple):
+            return value
+        if not _SPLITS.fullmatch(str(value)):
+            self.fail(f"{value!r}: expected shares such as {_SHARES_EXAMPLE}", param, ctx)
+        words = [word.partition("=") for word in re.findall(_SPLIT, str(value))]
+        return tuple(("validation" if name == "val" else name, float(x)) for name, _, x in words)
+
+
+def join_shares(
+    ctx: click.Context, param: click.Parameter, value: tuple[Shares, ...]
+) -> dict[str, float]:
+    """Put the values of repeated options together: split -> share, those that are given.
+
+    Each split may be given once; train may be left out, and else all are the whole.
+    """
+    pairs = [pair for group in value for pair in group]
+    shares = dict(pairs)
+    if len(shares) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise click.BadParameter(f"{twice} is given twice", ctx=ctx, param=param)
+    total = sum(shares.values())
+    if "train" in shares and abs(total - 1) > _ROUNDING:
+        reason = f"the shares add up to {total:.10g}, not to 1"
+        raise click.BadParameter(reason, ctx=ctx, param=param)
+    return shares
+
+
+class SharesCommand(click.Command):
+    """A command whose `--split` takes every following word that is a share: NAME=SHARE.
+
+    Click options take a fixed number of words. `--split train=0.8 validation=0.1 test=0.1` is how
+    people write it, so the words after the flag are joined while they look like shares, wherever
+    the flag stands. After `--` everything is left alone.
+    """
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Join the shares, then parse as usual."""
+        return super().parse_args(ctx, _join_words(args, "--split", _SPLITS)[0])
+
+
+class SizesCommand(SharesCommand):
+    """A command whose `--sizes`, too, takes every following word that is a size.
+
+    A folder whose name is a number is written `./2024`.
     """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Join the sizes, then parse as usual."""
-        words, last = _join_sizes(args)
+        words, last = _join_words(args, "--sizes", _SIZES)
         try:
             return super().parse_args(ctx, words)
         except click.MissingParameter as error:
@@ -126,8 +182,8 @@ class SizesCommand(click.Command):
             raise
 
 
-def _join_sizes(args: list[str]) -> tuple[list[str], str]:
-    """Return the words with each run of sizes as one, and the last word that was joined on."""
+def _join_words(args: list[str], flag: str, kind: re.Pattern[str]) -> tuple[list[str], str]:
+    """Return the words with each run of values of a flag as one, and the last that was joined."""
     joined: list[str] = []
     last = ""
     rest = args
@@ -135,15 +191,15 @@ def _join_sizes(args: list[str]) -> tuple[list[str], str]:
         word, *rest = rest
         if word == "--":
             return [*joined, word, *rest], last
-        if word != "--sizes" and not word.startswith("--sizes="):
+        if word != flag and not word.startswith(f"{flag}="):
             joined.append(word)
             continue
-        values = [word.removeprefix("--sizes=")] if word != "--sizes" else []
+        values = [word.removeprefix(f"{flag}=")] if word != flag else []
         # "-5" is a size that is refused; any other word with a dash is the next option.
         if not values and rest and re.match(r"[^-]|-[0-9]", rest[0]):
             values.append(rest.pop(0))
-        while rest and values and _SIZES.fullmatch(rest[0]):
+        while rest and values and kind.fullmatch(rest[0]):
             last = rest.pop(0)
             values.append(last)
-        joined += ["--sizes", ",".join(value.strip().rstrip(",") for value in values)]
+        joined += [flag, ",".join(value.strip().rstrip(",") for value in values)]
     return joined, last

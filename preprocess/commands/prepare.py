@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 import click
 
 from preprocess.spelling import OptionError
-from preprocess.values import ByteCount, Folder, check_backend
+from preprocess.values import ByteCount, Folder, SplitShares, check_backend, join_shares
 
 if TYPE_CHECKING:
     from loaders.format.spec import Container
@@ -45,13 +45,37 @@ def split_options(things: str) -> Callable[[Command], Command]:
             type=click.FloatRange(0, 1, max_open=True),
             default=0.0,
             metavar="SHARE",
-            help=f"Share of the {things} for a {split} split, by a stable hash.",
+            help=f"As --split {split}=SHARE.",
         )
 
     seed = click.option(
         "--split-seed", type=int, default=0, help=f"Chooses other {things} for the splits."
     )
-    return lambda command: share("validation")(share("test")(seed(command)))
+    named = click.option(
+        "--split",
+        "shares",
+        type=SplitShares(),
+        multiple=True,
+        callback=join_shares,
+        metavar="NAME=SHARE ...",
+        help=f"Shares of the {things}, by a stable hash: train=0.8 validation=0.1 test=0.1; train "
+        "may be left out.",
+    )
+    return lambda command: named(share("validation")(share("test")(seed(_with_shares(command)))))
+
+
+def _with_shares(command: Command) -> Command:
+    """Return a command that knows the shares of --split as --validation and --test."""
+
+    @wraps(command)
+    def called(*args: Any, shares: dict[str, float], **options: Any) -> Any:
+        for name in ("validation", "test") if shares else ():
+            if options[name]:
+                raise click.UsageError(f"--split and --{name}: give one of them")
+            options[name] = shares.get(name, 0.0)
+        return command(*args, **options)
+
+    return cast("Command", called)
 
 
 def preparing_options(

@@ -17,7 +17,7 @@ from preprocess.commands.prepare import (
     preparing_options,
     split_options,
 )
-from preprocess.values import ByteCount
+from preprocess.values import ByteCount, SharesCommand
 
 if TYPE_CHECKING:
     from preprocess.plan import Plan, RunOptions
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from preprocess.tokens.options import TokenOptions
 
 
-class GlobCommand(click.Command):
+class GlobCommand(SharesCommand):
     """Says what to do where the shell has put many names in the place of a pattern."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

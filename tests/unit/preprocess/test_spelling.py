@@ -25,7 +25,16 @@ _RECORDS: Final[dict[str, tuple[tuple[str, Any], ...]]] = {
     "tokens": (("", TokenOptions), ("text.", TextOptions), ("", RunOptions)),
     "table": (("", TableOptions), ("", TableRequest), ("", RunOptions)),
 }
-_NO_FLAGS: Final = {"splits", "text", "text.json_values", "source", "out", "options", "wishes"}
+_NO_FLAGS: Final = {
+    "floats",
+    "splits",
+    "text",
+    "text.json_values",
+    "source",
+    "out",
+    "options",
+    "wishes",
+}
 
 
 @pytest.mark.parametrize("command", _RECORDS)

@@ -4,7 +4,14 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from preprocess.values import ByteCount, ImageSizes, SizesCommand, join_sizes
+from preprocess.values import (
+    ByteCount,
+    ImageSizes,
+    SizesCommand,
+    SplitShares,
+    join_shares,
+    join_sizes,
+)
 
 
 @click.command(cls=SizesCommand)
@@ -12,12 +19,18 @@ from preprocess.values import ByteCount, ImageSizes, SizesCommand, join_sizes
 @click.argument("out")
 @click.option("--sizes", type=ImageSizes(), multiple=True, required=True, callback=join_sizes)
 @click.option("--nbytes", type=ByteCount(), default="1kB")
+@click.option("--split", type=SplitShares(), multiple=True, callback=join_shares)
 @click.option("--flag", is_flag=True)
 def echo(
-    source: str, out: str, sizes: tuple[tuple[int, int], ...], nbytes: int, flag: bool
+    source: str,
+    out: str,
+    sizes: tuple[tuple[int, int], ...],
+    nbytes: int,
+    split: dict[str, float],
+    flag: bool,
 ) -> None:
     """Say what was understood."""
-    click.echo(f"{source} {out} {sizes} {nbytes} {flag}")
+    click.echo(f"{source} {out} {sizes} {nbytes} {flag} {split}")
 
 
 def call(*words: str) -> Result:
@@ -129,3 +142,41 @@ def test_wrong_bytes_are_a_usage_error(text: str) -> None:
     result = call("src", "out", "--sizes", "8", "--nbytes", text)
     assert result.exit_code == 2
     assert "expected bytes such as 256MB" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "src out --split train=0.8 validation=0.1 test=0.1 --sizes 8",
+        "--split train=0.8 validation=0.1 test=0.1 src out --sizes 8",
+        "src --split train=.8,val=0.1,test=.1 out --sizes 8",
+        "src out --split=train=0.80 --split validation=0.1 --sizes 8 --split test=0.1",
+        "--sizes 8 --split train=0.8, val=0.1 test=0.1 -- src out",
+    ],
+)
+def test_shares_may_be_written_in_every_usual_way(words: str) -> None:
+    shares = "{'train': 0.8, 'validation': 0.1, 'test': 0.1}"
+    assert call(*words.split()).stdout.strip() == f"src out ((8, 8),) 1000 False {shares}"
+
+
+def test_the_share_of_train_is_the_rest() -> None:
+    stdout = call(*["src", "out", "--sizes", "8", "--split", "test=1.", "validation=0"]).stdout
+    assert stdout.endswith("{'test': 1.0, 'validation': 0.0}\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--split", "expected shares such as train=0.8 validation=0.1 test=0.1"),
+        ("--split --flag", "expected shares such as"),
+        ("--split dev=0.1", "'dev=0.1': expected shares such as"),
+        ("--split test=10%", "'test=10%': expected shares such as"),
+        ("--split test=-0.1", "'test=-0.1': expected shares such as"),
+        ("--split test=0.1 val=0.1 validation=0.2", "validation is given twice"),
+        ("--split train=0.8 test=0.1", "the shares add up to 0.9, not to 1"),
+    ],
+)
+def test_other_shares_are_refused_with_an_example(words: str, said: str) -> None:
+    result = call("src", "out", "--sizes", "8", *words.split())
+    assert result.exit_code == 2
+    assert said in " ".join(result.stderr.split())
