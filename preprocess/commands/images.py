@@ -133,6 +133,8 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--mask-classes",
+    "--classes",
+    "mask_classes",
     type=click.IntRange(min=1),
     metavar="N",
     help="Refuse masks with values of N and more, but for the padding.",
