@@ -20,6 +20,13 @@ from preprocess.items import Item, Listing, printable
 from preprocess.plan import Before, Plan, RunOptions, hash_recipes, plan_run
 from preprocess.removal import read_known_manifest
 from preprocess.staged import beside
+from preprocess.touched import (
+    as_untouched,
+    compare_contents,
+    noted,
+    take_touched,
+    with_times_of,
+)
 
 
 def continue_plan(plan: Plan, options: RunOptions) -> Plan:
@@ -48,11 +55,9 @@ def continue_plan(plan: Plan, options: RunOptions) -> Plan:
     if options.append and plan.closed:
         raise OutputError(f"{plan.out}: cannot be appended to: {plan.closed}")
     same = (plan.recipe_hash, plan.listing.fingerprint())
-    if same == (manifest.recipe_hash, manifest.source_hash):
-        return plan
+    if not options.append or same == (manifest.recipe_hash, manifest.source_hash):
+        return _as_it_is(plan, options, manifest)
     runs = read_record(beside(plan.out, ITEMS))
-    if not options.append:
-        return plan if runs is None or len(runs) == 1 else as_recorded(plan, options, runs)
     if runs is None:
         raise OutputError(
             f"{plan.out}: what it was made from is not known: {ITEMS} is missing; prepare it again "
@@ -60,7 +65,7 @@ def continue_plan(plan: Plan, options: RunOptions) -> Plan:
         )
     found = compare_items(plan.listing, runs)
     _refuse_other(plan, options, manifest, found)
-    whole = arrange_runs(plan, options, runs)
+    whole = arrange_runs(as_untouched(plan, found.touched), options, runs)
     if whole.listing.fingerprint() != manifest.source_hash:
         raise OutputError(
             f"{plan.out}: {ITEMS} is not the one of its {MANIFEST}; prepare it again with "
@@ -68,7 +73,18 @@ def continue_plan(plan: Plan, options: RunOptions) -> Plan:
         )
     if not found.new:
         return whole
+    runs = tuple(with_times_of(plan.listing, runs))
+    plan = replace(plan, listing=noted(plan.listing, found.touched))
     return replace(arrange_runs(plan, options, runs, found.new), before=Before(manifest, runs))
+
+
+def _as_it_is(plan: Plan, options: RunOptions, manifest: Manifest) -> Plan:
+    """Return the plan of a run that is to add nothing."""
+    if plan.listing.fingerprint() != manifest.source_hash:
+        runs = read_record(beside(plan.out, ITEMS))
+        if runs is not None and len(runs) > 1:
+            plan = as_recorded(plan, options, runs)
+    return take_touched(plan, manifest, options.worker_count())
 
 
 def as_recorded(plan: Plan, options: RunOptions, runs: Sequence[RecordedRun]) -> Plan:
@@ -86,12 +102,15 @@ def _refuse_other(
         or other_options(plan, asked_for(plan.out, manifest))
         or _other_classes(plan.listing, manifest.classes)
         or found.gone_or_other
-        or found.written
         or other_fields(plan, manifest)
     )
     kept = {name: plan.recipes[name] for name in manifest.splits if name in plan.recipes}
     if not reason and hash_recipes(kept, options) != manifest.recipe_hash:
         reason = "another version of prep has made it"
+    if not reason and found.touched:  # last, since files are read for it
+        root, workers = plan.listing.root, options.worker_count()
+        compared = compare_contents(root, found.touched, workers, touched=True)
+        reason = found.written if compared.unknown else compared.other
     if reason:
         raise OutputError(
             f"{plan.out}: cannot be appended to: {reason}; --overwrite prepares all of it again"

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -175,6 +176,17 @@ def _build_split(plan: Plan, name: str, receipts: Sequence[Receipt]) -> SplitSpe
         class_counts=class_counts,
         tallies=tallies,
     )
+
+
+def with_contents(plan: Plan, receipts: Sequence[Receipt]) -> Plan:
+    """Return a plan that says what its items held, if only the receipts say it so far."""
+    if plan.contents:
+        return plan
+    contents: dict[str, list[tuple[str, ...]]] = {}
+    for receipt in _in_order(plan, receipts):
+        found = receipt.contents or [()] * receipt.items
+        contents.setdefault(receipt.split, []).extend(found)
+    return replace(plan, contents=contents)
 
 
 def commit(plan: Plan, manifest: Manifest, report: Report) -> None:

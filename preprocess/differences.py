@@ -29,7 +29,7 @@ _VALUE: Final = 80
 def difference(plan: Plan, manifest: Manifest) -> str | None:
     """Say what tells a run from the one that made the dataset in its folder; None if it is it."""
     same = (plan.recipe_hash, plan.listing.fingerprint(), plan.run_hash)
-    if same == (manifest.recipe_hash, manifest.source_hash, _recorded_run(plan.out)):
+    if same == (manifest.recipe_hash, manifest.source_hash, recorded_run(plan.out)):
         return None  # without looking at every item
     input_ = "holds a dataset made from other input"
     there = asked_for(plan.out, manifest)
@@ -50,7 +50,7 @@ def difference(plan: Plan, manifest: Manifest) -> str | None:
     changed = "input files were changed since this dataset was made"
     if runs is not None:
         return f"{changed}: {found.written}" if found.written else None
-    if _recorded_run(plan.out) not in {None, plan.run_hash}:
+    if recorded_run(plan.out) not in {None, plan.run_hash}:
         return f"{changed} (their names and sizes are the same, their times are not)"
     return None
 
@@ -85,7 +85,7 @@ def difference_begun(plan: Plan) -> str:
     return "with other classes, or of another version of prep"
 
 
-def _recorded_run(out: Path) -> str | None:
+def recorded_run(out: Path) -> str | None:
     """Return the run that `report.json` tells of; None if it tells of none."""
     try:
         return str(read_json(beside(out, REPORT))["run_hash"])
@@ -105,7 +105,7 @@ def other_options(plan: Plan, there: AskedFor) -> str:
         for name, value in plan.aside.items()
         if aside and name in {"shard_nbytes", "limit"} and aside.get(name) != value
     ]
-    return _some(found)
+    return some(found)
 
 
 def _other_values(options: Mapping[str, Any], recorded: Mapping[str, Any]) -> list[str]:
@@ -136,7 +136,7 @@ def other_fields(plan: Plan, manifest: Manifest) -> str:
             for field in (sorted(there.keys() | here.keys()) if here else ())
             if there.get(field) != here.get(field)
         ]
-    return _some(found)
+    return some(found)
 
 
 def _other_field(
@@ -179,13 +179,18 @@ class ItemDifferences:
 
     Attributes:
         gone_or_other: Names some that are gone, or of another size, label or split; "" for none.
-        written: Names some that were written to since; "" for none.
+        touched: Those of which nothing but times of change is other: as recorded, and now.
         new: Split name -> items that are new, in the order of the listing; only splits with some.
     """
 
     gone_or_other: str
-    written: str
+    touched: Sequence[tuple[RecordedItem, Item]]
     new: Mapping[str, Sequence[Item]]
+
+    @property
+    def written(self) -> str:
+        """Names some that were written to since; "" for none."""
+        return some([f"{printable(old.key)} was written to since" for old, _ in self.touched])
 
     @property
     def names(self) -> str:
@@ -195,34 +200,33 @@ class ItemDifferences:
     @property
     def new_names(self) -> str:
         """Names some of the new items."""
-        return _some([f"{printable(i.key)} is new" for group in self.new.values() for i in group])
+        return some([f"{printable(i.key)} is new" for group in self.new.values() for i in group])
 
 
 def compare_items(listing: Listing, runs: Sequence[RecordedRun]) -> ItemDifferences:
     """Compare the items of a source with those that a dataset was made from."""
     items = by_place(listing)
     known: set[Place] = set()
-    other, written = [], []
+    other, touched = [], []
     for run in runs:
         for split, recorded in run.splits.items():
             for old in recorded:
                 place = (split, old.key, old.start)
                 known.add(place)
                 item = items.get(place)
-                now = None if item is None else record_item(item)
-                if now == old:
-                    continue
-                if now is None:
+                if item is None:
                     other.append(_gone(split, old, items))
-                elif now._replace(times=old.times) != old:
+                    continue
+                now = record_item(item, old.contents)
+                if now._replace(times=old.times) != old:
                     other.append(_changed(old, now))
-                else:
-                    written.append(f"{printable(old.key)} was written to since")
+                elif now.times != old.times:
+                    touched.append((old, item))
     new: dict[str, list[Item]] = {}
     for place, item in items.items():
         if place not in known:
             new.setdefault(place[0], []).append(item)
-    return ItemDifferences(gone_or_other=_some(other), written=_some(written), new=new)
+    return ItemDifferences(gone_or_other=some(other), touched=touched, new=new)
 
 
 Place = tuple[str, str, int]
@@ -255,7 +259,7 @@ def _changed(old: RecordedItem, now: RecordedItem) -> str:
     return f"{name} is cut at another place"
 
 
-def _some(names: Sequence[str]) -> str:
+def some(names: Sequence[str]) -> str:
     """Return the first few, and how many others there are; splits may have one file together."""
     names = [*dict.fromkeys(names)]
     more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""

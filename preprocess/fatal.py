@@ -18,6 +18,7 @@ from typing import Any, Final
 from loaders.errors import FormatError, MissingShardError
 from loaders.format.files import WORK, read_json, to_json, write_atomically
 from preprocess.in_work import Note, read_notes, remove_notes
+from preprocess.item_contents import ItemFiles
 from preprocess.items import Item
 from preprocess.task import ShardTask
 
@@ -181,7 +182,7 @@ def _seconds(work: Callable[[], None]) -> float:
 def _prepare(task: ShardTask) -> None:
     """Prepare the items of a task for nothing."""
     with task.recipe.opened() as maker:
-        for _ in maker.samples(task.source, task.items):
+        for _ in maker.samples(ItemFiles(task.source), task.items):
             pass
 
 

@@ -76,6 +76,11 @@ def check_nbytes(item: Item, max_nbytes: int | None) -> None:
         raise SampleError(item.key, reason)
 
 
+def is_unchanged(item: Item, status: os.stat_result) -> bool:
+    """Return whether a file is as it was when it was listed, by its size and time of change."""
+    return (status.st_size, status.st_mtime_ns) == (item.nbytes, item.mtime_ns)
+
+
 def _check_unchanged(item: Item, status: os.stat_result) -> None:
     _check_size(item, status.st_size)
     if status.st_mtime_ns != item.mtime_ns:

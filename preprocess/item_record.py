@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 from loaders.errors import FormatError
 from loaders.format.spec import SPLITS
 from loaders.format.strict import Place
+from preprocess.contents import parse_contents
 from preprocess.items import Item
 
 _BATCH: Final = 4096
@@ -32,6 +33,7 @@ class RecordedItem(NamedTuple):
         start: Where in the file it begins.
         stop: Where it ends; None for the end of the file.
         paired: Digest of what belongs to it beside its file; "" for nothing.
+        contents: What was read of each of its files, in the order of the times.
     """
 
     key: str
@@ -41,9 +43,10 @@ class RecordedItem(NamedTuple):
     start: int
     stop: int | None
     paired: str
+    contents: tuple[str, ...] = ()
 
 
-def record_item(item: Item) -> RecordedItem:
+def record_item(item: Item, contents: tuple[str, ...] = ()) -> RecordedItem:
     """Return what is recorded of an item."""
     beside = "".join(part.identity for part in (item.mask, item.boxes, item.values) if part)
     digest = hashlib.blake2b(beside.encode(errors="surrogateescape"), digest_size=8)
@@ -55,6 +58,7 @@ def record_item(item: Item) -> RecordedItem:
         item.start,
         item.stop,
         digest.hexdigest() if beside else "",
+        contents,
     )
 
 
@@ -130,12 +134,16 @@ def _parse(place: Place, line: bytes) -> Any:
 
 def _item(place: Place, line: bytes) -> RecordedItem:
     value = _parse(place, line)
-    if not isinstance(value, list) or len(value) != len(RecordedItem._fields):
-        raise place.wrong(value, f"a list of {', '.join(RecordedItem._fields)}")
-    key, nbytes, times, label, start, stop, paired = value
+    names = RecordedItem._fields
+    if not isinstance(value, list) or len(value) not in {len(names) - 1, len(names)}:
+        raise place.wrong(value, f"a list of {', '.join(names)}")
+    key, nbytes, times, label, start, stop, paired, *more = value
+    contents = parse_contents(place, more[0]) if more else ()  # none of earlier versions
     whole = [nbytes, start, *(n for n in (label, stop) if n is not None)]
     if not isinstance(times, list) or not all(type(n) is int for n in [*whole, *times]):
         raise place.wrong(value, "numbers")
     if not isinstance(key, str) or not isinstance(paired, str):
         raise place.wrong(value, "names")
-    return RecordedItem(key, nbytes, tuple(times), label, start, stop, paired)
+    if len(contents) not in {0, len(times)}:
+        raise place.wrong(value, "a checksum for each time")
+    return RecordedItem(key, nbytes, tuple(times), label, start, stop, paired, contents)

@@ -23,6 +23,8 @@ class Item:
             group of Parquet.
         stop: Where it ends, exclusive; None for the end of the file.
         part_nbytes: Bytes of the file that this part takes, about; 0 for all.
+        own: First and end of the bytes of the file that are its own; None for all. Those of the
+            parts of a file are all of the file.
         mask: The file with its mask, below a folder of its own.
         boxes: Its boxes.
         values: What a table says of it, beside its label.
@@ -35,9 +37,22 @@ class Item:
     start: int = 0
     stop: int | None = None
     part_nbytes: int = 0
+    own: tuple[int, int] | None = None
     mask: PairedFile | None = None
     boxes: Boxes | None = None
     values: Values | None = None
+
+    @property
+    def extent(self) -> tuple[int, int]:
+        """First and end of the bytes of the file that are its own."""
+        return (0, self.nbytes) if self.own is None else self.own
+
+    def files(self, root: Path) -> "list[tuple[Path, Item]]":
+        """Return the files that it is made of, its own first: folder, and what is read there."""
+        mask = self.mask
+        if mask is None:
+            return [(root, self)]
+        return [(root, self), (mask.folder, Item(mask.key, mask.nbytes, mask.mtime_ns))]
 
     def times(self) -> list[int]:
         """Return the times of last change of all that it is made of."""

@@ -1,6 +1,7 @@
 """What belongs to an item beside its own file."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 
 def as_key(path: str) -> str:
@@ -19,11 +20,13 @@ class PairedFile:
     """A file that belongs to an item.
 
     Attributes:
+        folder: What it lies below.
         key: Path below its folder.
         nbytes: Size when it was listed.
         mtime_ns: Time of its last change when it was listed.
     """
 
+    folder: Path
     key: str
     nbytes: int
     mtime_ns: int

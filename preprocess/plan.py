@@ -4,13 +4,14 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
+from itertools import chain, islice, repeat
 from pathlib import Path
 from typing import Any, Final
 
 from loaders.format.containers import CONTAINERS
 from loaders.format.files import to_json
 from loaders.format.spec import Container, Manifest, needed_version
+from preprocess.contents import Contents
 from preprocess.item_record import RecordedItem, RecordedRun, record_item
 from preprocess.items import Item, Listing
 from preprocess.recipe import Recipe, cut_items
@@ -110,6 +111,7 @@ class Plan:
         extras: Files to be written beside the shards: path below the dataset -> bytes.
         aside: What a repair needs beside the manifest to plan the same again, as JSON values.
         before: The dataset that this run appends to; its shards are not written.
+        contents: Split name -> what each new item held, where it was read before this run.
         closed: Why nothing can be appended to what is made so; "" where that can be.
         outlined_kind: The kind that the recipes will have, while there are none yet.
         outlined: The options that they will record.
@@ -127,6 +129,7 @@ class Plan:
     extras: Mapping[str, bytes] = field(default_factory=dict)
     aside: Mapping[str, Any] = field(default_factory=dict)
     before: Before | None = None
+    contents: Mapping[str, Contents] = field(default_factory=dict)
     closed: str = ""
     outlined_kind: str = ""
     outlined: Mapping[str, Any] = field(default_factory=dict)
@@ -190,7 +193,8 @@ class Plan:
         for split, items in self.listing.splits.items():
             done = sum(run.counts.get(split, 0) for run in before)
             if len(items) > done or not before:
-                fresh[split] = Listed(len(items) - done, partial(_recorded, items, done))
+                contents = self.contents.get(split, ())
+                fresh[split] = Listed(len(items) - done, partial(_recorded, items, done, contents))
         return (*before, RecordedRun(len(self.listing.skipped), fresh))
 
     @property
@@ -274,5 +278,5 @@ def _cut(
     return shards, (capacity or 1) if recipe.one_to_one else None
 
 
-def _recorded(items: Sequence[Item], first: int) -> Iterator[RecordedItem]:
-    return map(record_item, islice(items, first, None))
+def _recorded(items: Sequence[Item], first: int, contents: Contents) -> Iterator[RecordedItem]:
+    return map(record_item, islice(items, first, None), chain(contents, repeat(())))

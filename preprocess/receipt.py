@@ -8,6 +8,7 @@ from loaders.errors import FormatError
 from loaders.format.files import read_json, to_json
 from loaders.format.statistics import ChannelStatistics
 from loaders.format.strict import Place
+from preprocess.contents import Contents, parse_contents
 
 REMEDY: Final = "remove this receipt, and the shard is made again"
 
@@ -32,6 +33,7 @@ class Receipt:
         class_counts: (class index, samples) of the classes that occur.
         values: Ragged field name -> its values.
         tallies: What the recipe has counted: name -> a row of sums.
+        contents: What was read of each item; empty where its items are no files.
     """
 
     run_hash: str
@@ -45,6 +47,7 @@ class Receipt:
     class_counts: tuple[tuple[int, int], ...]
     values: dict[str, int]
     tallies: dict[str, tuple[int, ...]]
+    contents: Contents
 
     @property
     def nbytes(self) -> int:
@@ -66,6 +69,7 @@ class Receipt:
                 "class_counts": [list(pair) for pair in self.class_counts],
                 "values": self.values,
                 "tallies": {name: list(sums) for name, sums in self.tallies.items()},
+                "contents": [list(found) for found in self.contents],
             }
         )
 
@@ -79,7 +83,10 @@ def parse_receipt(path: Path) -> Receipt:
     """
     place = Place(str(path))
     keys = {"run_hash", "split", "index", "items", "count", "files", "skipped", "statistics"}
-    entry = place.mapping(read_json(path), keys | {"class_counts", "values", "tallies"})
+    keys |= {"class_counts", "values", "tallies"}
+    entry = place.partial_mapping(read_json(path), keys | {"contents"})
+    contents = place.at("contents").sequence(entry.pop("contents", []))  # none of earlier versions
+    place.mapping(entry, keys)
     values = place.at("values").partial_mapping(entry["values"], None)
     tallies = place.at("tallies").partial_mapping(entry["tallies"], None)
     sums = place.at("statistics").partial_mapping(entry["statistics"], None)
@@ -115,6 +122,7 @@ def parse_receipt(path: Path) -> Receipt:
                 name: place.at(name).integers(found, low=0, high=_MAX_COUNT)
                 for name, found in tallies.items()
             },
+            contents=[parse_contents(place.at("contents"), found) for found in contents],
         )
     except (TypeError, ValueError) as error:
         raise FormatError(f"{path}: not a receipt ({error}); {REMEDY}") from error

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 
 from loaders.format.fields import FieldSpec
 from preprocess.errors import SampleError
+from preprocess.item_contents import ItemFiles
 from preprocess.items import Item, Listing
 
 REDONE: Final = "redone_shards"
@@ -51,7 +51,7 @@ class Rows:
 class Maker(Protocol):
     """What makes samples in one process, with all that it takes loaded; used by many threads."""
 
-    def samples(self, source: Path, items: Sequence[Item]) -> Iterator[Rows | SampleError]:
+    def samples(self, files: ItemFiles, items: Sequence[Item]) -> Iterator[Rows | SampleError]:
         """Yield the samples of the items, in order; an item that is bad as a whole is an error.
 
         Where each item is one sample, every item yields its row or its error.

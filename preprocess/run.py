@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from loaders.format.spec import Manifest
-from preprocess.commit import build_manifest, commit, read_skipped, write_skipped
+from preprocess.commit import build_manifest, commit, read_skipped, with_contents, write_skipped
 from preprocess.errors import SourceError
 from preprocess.fatal import without_fatal
 from preprocess.interrupts import ended_once
@@ -100,7 +100,7 @@ def _run(plan: Plan, options: RunOptions, on_progress: OnProgress) -> Report:
             made=sum(receipt.count for receipt in fresh),
             backend=backend,
         )
-        commit(plan, manifest, report)
+        commit(with_contents(plan, receipts), manifest, report)
         finished = True
     finally:
         held.release(finished=finished)

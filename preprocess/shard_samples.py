@@ -12,6 +12,7 @@ from loaders.format.encoding import Encoding
 from loaders.format.fields import FieldSpec
 from loaders.format.statistics import ChannelStatistics
 from preprocess.errors import SampleError
+from preprocess.item_contents import ItemFiles
 from preprocess.items import Item
 from preprocess.recipe import Maker, Ragged, Redo, Rows
 from preprocess.stats import channel_statistics, no_statistics
@@ -22,18 +23,22 @@ Prepared = tuple[Rows | SampleError, dict[str, ChannelStatistics]]
 their bytes are written, see `ShardContent`."""
 
 
-def prepare(task: ShardTask, maker: Maker, items: Sequence[Item]) -> Iterator[Prepared]:
+def prepare(
+    task: ShardTask, maker: Maker, files: ItemFiles, items: Sequence[Item]
+) -> Iterator[Prepared]:
     """Make samples of a few items, and check them against the fields."""
     for refused, group in groupby(items, lambda item: item in task.refused):
         if refused:
             yield from ((SampleError(item.key, task.refused[item]), {}) for item in group)
         else:
-            yield from _prepare(task, maker, tuple(group))
+            yield from _prepare(task, maker, files, tuple(group))
 
 
-def _prepare(task: ShardTask, maker: Maker, items: Sequence[Item]) -> Iterator[Prepared]:
+def _prepare(
+    task: ShardTask, maker: Maker, files: ItemFiles, items: Sequence[Item]
+) -> Iterator[Prepared]:
     fields = task.recipe.fields()
-    made = maker.samples(task.source, items)
+    made = maker.samples(files, items)
     done = 0
     more = False
     while (rows := _take(task, items[min(done, len(items) - 1)], made)) is not None:

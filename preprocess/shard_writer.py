@@ -19,6 +19,7 @@ from loaders.format.files import (
 from loaders.format.row_writer import RowWriter
 from preprocess.errors import OutputError, SampleError, output_error
 from preprocess.in_work import Notes
+from preprocess.item_contents import ItemFiles
 from preprocess.items import Item
 from preprocess.receipt import Receipt
 from preprocess.recipe import REDONE, Ragged, Redo, Rows, cut_items
@@ -78,7 +79,8 @@ def _write_files(
     with ExitStack() as stack:
         content = ShardContent(task, stack)
         merge_tallies(content.tallies, tallies or {})
-        _prepare_in_order(task, shared, content)
+        files = ItemFiles(task.source)
+        _prepare_in_order(task, shared, files, content)
         receipt = Receipt(
             run_hash=task.run_hash,
             split=task.split,
@@ -91,6 +93,7 @@ def _write_files(
             class_counts=tuple(sorted(content.labels.items())),
             values=content.ends,
             tallies=content.tallies,
+            contents=files.contents(task.items),
         )
         # NOTE [ No file without a receipt ]
         # The receipt is durable before the files get their names, and counts only once they have
@@ -139,7 +142,9 @@ def _publish(task: ShardTask, writers: dict[str, RowWriter]) -> None:
     sync_directory(task.out)
 
 
-def _prepare_in_order(task: ShardTask, shared: Shared, content: ShardContent) -> None:
+def _prepare_in_order(
+    task: ShardTask, shared: Shared, files: ItemFiles, content: ShardContent
+) -> None:
     """Prepare chunks of items on the pool, a bounded number ahead, and store them in item order."""
     chunks = cut_items(task.items, task.recipe, _CHUNK_NBYTES, _MAX_CHUNK)
     line = InOrder(content.store)
@@ -157,7 +162,7 @@ def _prepare_in_order(task: ShardTask, shared: Shared, content: ShardContent) ->
                 line.wait(number - ahead + 1)
                 if shared.gate.is_shut:
                     raise Stopped
-                future = shared.pool.submit(_make, task, shared, items, line, number, first)
+                future = shared.pool.submit(_make, task, shared, files, items, line, number, first)
                 first += len(items)
                 future.add_done_callback(look_for_errors)
                 submitted.append(future)
@@ -175,6 +180,7 @@ def _prepare_in_order(task: ShardTask, shared: Shared, content: ShardContent) ->
 def _make(
     task: ShardTask,
     shared: Shared,
+    files: ItemFiles,
     items: Sequence[Item],
     line: InOrder[Sequence[Prepared]],
     number: int,
@@ -186,7 +192,7 @@ def _make(
     """
     part: list[Prepared] = []
     held = done = 0
-    made = prepare(task, shared.makers[task.recipe], items)
+    made = prepare(task, shared.makers[task.recipe], files, items)
     while (prepared := _next(made, task, shared, first + done, len(items) - done)) is not None:
         done += task.recipe.one_to_one
         if shared.gate.is_shut:

@@ -108,6 +108,8 @@ def read_receipt(task: ShardTask) -> Receipt | None:
         return None
     if receipt.run_hash != task.run_hash or receipt.items != len(task.items):
         return None
+    if len(receipt.contents) not in {0, receipt.items}:
+        raise FormatError(f"{task.receipt_path}: contents of other items than its own; {REMEDY}")
     if task.capacity is not None and receipt.count > receipt.items:
         raise FormatError(f"{task.receipt_path}: more samples than items; {REMEDY}")
     paths = {column.name: task.shard_path(column) for column in task.columns()}

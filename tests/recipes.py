@@ -19,7 +19,7 @@ from loaders.format.fields import FieldSpec
 from loaders.format.files import ITEMS, REPORT
 from loaders.format.spec import Container
 from preprocess.errors import SampleError
-from preprocess.item_files import read_item
+from preprocess.item_contents import ItemFiles
 from preprocess.items import Item, Listing
 from preprocess.plan import Plan, RunOptions, plan_run
 from preprocess.recipe import Maker, Ragged, Rows
@@ -105,9 +105,9 @@ class DigestRecipe:
             FieldSpec(name="key", dtype="uint8", shape=(KEY_NBYTES,), role="key"),
         )
 
-    def samples(self, source: Path, items: Sequence[Item]) -> Iterator[Rows | SampleError]:
+    def samples(self, files: ItemFiles, items: Sequence[Item]) -> Iterator[Rows | SampleError]:
         for item in items:
-            data = read_item(source, item)
+            data = files.read(item)
             if data.startswith(BAD):
                 yield SampleError(item.key, "it is bad")
             elif data.startswith(b"fault"):

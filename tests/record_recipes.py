@@ -19,7 +19,7 @@ from loaders.format.table_schema import (
     TableSchema,
 )
 from preprocess.errors import SampleError
-from preprocess.item_files import read_item
+from preprocess.item_contents import ItemFiles
 from preprocess.items import Item, Listing
 from preprocess.plan import Plan, RunOptions, plan_run
 from preprocess.recipe import Maker, Rows
@@ -126,9 +126,9 @@ class RecordRecipe:
             FieldSpec(name="record", dtype="record", shape=(), role="record", record=self.record),
         )
 
-    def samples(self, source: Path, items: Sequence[Item]) -> Iterator[Rows | SampleError]:
+    def samples(self, files: ItemFiles, items: Sequence[Item]) -> Iterator[Rows | SampleError]:
         for item in items:
-            data = read_item(source, item)
+            data = files.read(item)
             if data.startswith(BAD):
                 yield SampleError(item.key, "it is bad")
                 continue

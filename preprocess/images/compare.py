@@ -15,6 +15,7 @@ from preprocess.errors import SampleError
 from preprocess.images.options import ImageOptions
 from preprocess.images.recipe import ImageRecipe
 from preprocess.images.storage import QUALITY
+from preprocess.item_contents import ItemFiles
 from preprocess.plan import Plan
 from preprocess.recipe import Ragged, Recipe, Rows
 from preprocess.spelling import OptionError
@@ -106,7 +107,7 @@ def _few_pictures(plan: Plan, raw: ImageOptions) -> Pictures:
     for name, items in plan.listing.limited(PHOTOS).splits.items():
         recipe = replace(_pictured(plan.recipes[name]), chosen=raw)
         with recipe.opened() as maker:
-            for rows in maker.samples(plan.listing.root, items):
+            for rows in maker.samples(ItemFiles(plan.listing.root), items):
                 if not isinstance(rows, SampleError):
                     for field in _stored(recipe):
                         found.setdefault(field.name, []).append(_picture(field, rows))

@@ -16,7 +16,7 @@ from preprocess.images.headers import read_png_header
 from preprocess.images.orientation import read_orientation, turn_upright
 from preprocess.images.policy import check_pixels
 from preprocess.images.resize import Placement
-from preprocess.item_files import read_item
+from preprocess.item_contents import ItemFiles
 from preprocess.items import Item, Listing
 from preprocess.paired import PairedFile
 
@@ -101,10 +101,12 @@ def _look_at(folder: Path, key: str) -> PairedFile:
         status = path.stat()
     except OSError as error:
         raise SourceError(f"{path}: cannot be looked at: {error.strerror}") from error
-    return PairedFile(key, status.st_size, status.st_mtime_ns)
+    return PairedFile(folder, key, status.st_size, status.st_mtime_ns)
 
 
-def read_mask(folder: Path, item: Item, *, max_pixels: int, max_nbytes: int) -> NDArray[Any]:
+def read_mask(
+    files: ItemFiles, item: Item, folder: Path, *, max_pixels: int, max_nbytes: int
+) -> NDArray[Any]:
     """Read and decode the mask of a photo.
 
     Returns:
@@ -118,8 +120,7 @@ def read_mask(folder: Path, item: Item, *, max_pixels: int, max_nbytes: int) -> 
         raise SampleError(item.key, f"it has no mask: {folder.name}/{stem}.png is missing")
     mask = item.mask
     try:
-        data = read_item(folder, Item(mask.key, mask.nbytes, mask.mtime_ns), max_nbytes)
-        return decode_mask(data, max_pixels)
+        return decode_mask(files.read_mask(item, max_nbytes), max_pixels)
     except SampleError as error:
         raise SampleError(item.key, f"its mask {mask.key}: {error.reason}") from error
     except Exception as error:  # decoders raise anything; one bad item is one error

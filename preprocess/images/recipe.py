@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -23,7 +22,7 @@ from preprocess.images.masks import check_mask, fit_mask, read_mask
 from preprocess.images.options import BACKGROUNDS, ImageOptions, size_name
 from preprocess.images.policy import MAX_ITEM_NBYTES
 from preprocess.images.resize import Placement, fit_geometry, fit_sizes
-from preprocess.item_files import read_item
+from preprocess.item_contents import ItemFiles
 from preprocess.items import Item, Listing
 from preprocess.recipe import Maker, Ragged, Rows
 
@@ -164,20 +163,21 @@ class ImageRecipe:
         with decoder_settings():
             yield self
 
-    def samples(self, source: Path, items: Sequence[Item]) -> Iterator[Rows | SampleError]:
+    def samples(self, files: ItemFiles, items: Sequence[Item]) -> Iterator[Rows | SampleError]:
         """Yield one sample, or the reason why not, per item; of a TIFF perhaps one per page."""
         policy = self.chosen.policy()
         for item in items:
             held: Rows | None = None
             try:
-                data = read_item(source, item, self.chosen.max_item_nbytes)
+                data = files.read(item, self.chosen.max_item_nbytes)
                 for picture in decode_pictures(data, key=item.key, policy=policy):
                     if held is not None:
                         yield replace(held, more=True)
-                    held = self._sample(item, picture)
+                    held = self._sample(files, item, picture)
                 if held is not None:
                     yield held
             except SampleError as error:
+                files.look_at_mask(item, self.chosen.max_item_nbytes)
                 yield error
 
     def _boxes(
@@ -194,14 +194,13 @@ class ImageRecipe:
         labels = np.array([row[0] for row in item.boxes.rows], narrowest(len(self.box_classes)))
         return {f"boxes_{name}": fitted, f"box_labels_{name}": labels[kept]}
 
-    def _mask(self, item: Item, picture: Picture) -> NDArray[Any] | None:
+    def _mask(self, files: ItemFiles, item: Item, picture: Picture) -> NDArray[Any] | None:
         """Return the whole mask of a picture, if masks are asked for: [H, W]."""
         chosen = self.chosen
         if chosen.masks is None:
             return None
-        mask = read_mask(
-            chosen.masks, item, max_pixels=chosen.max_pixels, max_nbytes=chosen.max_item_nbytes
-        )
+        limits = {"max_pixels": chosen.max_pixels, "max_nbytes": chosen.max_item_nbytes}
+        mask = read_mask(files, item, chosen.masks, **limits)
         height, width = picture.pixels.shape[:2]
         try:
             check_mask(
@@ -216,10 +215,10 @@ class ImageRecipe:
             raise SampleError(item.key, f"its mask {name}: {error}") from error
         return mask.astype(f"<u{chosen.mask_depth // 8}", copy=False)
 
-    def _sample(self, item: Item, picture: Picture) -> Rows:
+    def _sample(self, files: ItemFiles, item: Item, picture: Picture) -> Rows:
         """Return one row of every field: [1, *shape]."""
         chosen = self.chosen
-        mask = self._mask(item, picture)
+        mask = self._mask(files, item, picture)
         upscale = not chosen.no_upscale
         height, width = picture.pixels.shape[:2]
         stored, fit = chosen.targets(width, height)

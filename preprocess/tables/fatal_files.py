@@ -11,6 +11,7 @@ from pathlib import Path
 
 from preprocess.fatal import Suspect, is_fatal, known_fatal, try_alone
 from preprocess.in_work import read_notes
+from preprocess.item_contents import ItemFiles
 from preprocess.items import Item, Listing
 from preprocess.tables.parts import Reading, files_of
 
@@ -34,7 +35,7 @@ def without_fatal_files(listing: Listing, reading: Reading, folder: Path, run: s
             work=partial(file.read_for_nothing, reading.options),
             load=_load,
         )
-        for file in files_of(listing, reading)
+        for file in files_of(listing, reading, ItemFiles(listing.root))
         if file.refused is None and (reading.item_timeout is not None or file.place in noted)
     ]
     with known_fatal(folder, run) as known:

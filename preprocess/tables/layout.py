@@ -38,6 +38,7 @@ from preprocess.tables.store import (
 )
 from preprocess.tables.tokens import TextColumns, settle_text
 from preprocess.tables.work import Work
+from preprocess.touched import take_touched
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +130,7 @@ def finished_plan(outline: Plan, request: TableRequest, options: RunOptions) -> 
         kept = read_known_manifest(request.out)
         # Class names are part of what the input is known by, and follow from it.
         outline = replace(outline, listing=replace(outline.listing, classes=kept.classes))
+        outline = take_touched(outline, kept, options.worker_count())
     manifest = find_complete(outline, overwrite=options.overwrite)
     if manifest is None:
         return None
@@ -230,6 +232,10 @@ def lay_out(
         shards={
             name: cut_records(source, name, size, options.shard_nbytes)
             for name, source in sources.items()
+        },
+        contents={
+            name: spilled.contents.get(name, spilled.contents.get("train", ()))
+            for name in outline.shards
         },
         extras={
             TABLE_SCHEMA: schema.to_bytes(),

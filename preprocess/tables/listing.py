@@ -5,12 +5,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from preprocess.errors import SourceError
-from preprocess.item_files import open_item
 from preprocess.items import Item, Listing
 from preprocess.tables.options import TableOptions
-from preprocess.texts.content import open_content
-from preprocess.texts.kinds import Kind, inner_ending, kind_by_content, kind_by_name
-from preprocess.texts.listing import cut_item, list_files
+from preprocess.texts.cut import cut_item, kind_to_read
+from preprocess.texts.kinds import Kind, inner_ending, kind_by_name
+from preprocess.texts.listing import list_files
 from preprocess.texts.options import TextOptions
 
 
@@ -51,6 +50,5 @@ def kind_of_item(root: Path, item: Item) -> Kind | None:
     """Return what a file is by its name, else by its content; None for what only CSV can be."""
     kind = kind_by_name(item.key)
     if kind is None or kind == "text":
-        with open_item(root, item) as file:
-            return kind_by_content(open_content(file, item.key).head)
+        return kind_to_read(root, item)
     return kind

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
-from pathlib import Path
 
 from preprocess.errors import SampleError
+from preprocess.item_contents import ItemFiles
 from preprocess.items import Item, Listing
 from preprocess.tables.block import Block
 from preprocess.tables.gathered import Load, Part
@@ -37,7 +37,7 @@ class TableFile:
     """One file, and how much is read of it.
 
     Attributes:
-        root: Of the source.
+        files: Those of the source.
         key: Names the file.
         split: The split that it lies in.
         place: Its number among the files.
@@ -46,7 +46,7 @@ class TableFile:
         refused: Why it is left out unread; None if it is not.
     """
 
-    root: Path
+    files: ItemFiles
     key: str
     split: str
     place: int
@@ -64,7 +64,7 @@ class TableFile:
             raise SampleError(self.key, self.refused)
         most = self.most
         for item in self.items:
-            for raw in read_blocks(self.root, item, options):
+            for raw in read_blocks(self.files, item, options):
                 if most is None:
                     yield partial(parse_block, raw, options)
                     continue
@@ -81,8 +81,14 @@ class TableFile:
             load()
 
 
-def files_of(listing: Listing, reading: Reading) -> Iterator[TableFile]:
-    """Yield the files of a listing of which rows are read."""
+def files_of(listing: Listing, reading: Reading, opened: ItemFiles) -> Iterator[TableFile]:
+    """Yield the files of a listing of which rows are read.
+
+    Args:
+        listing: The input.
+        reading: How it is read.
+        opened: Notes what they hold.
+    """
     # A large file may be several items: it counts as a whole, or not at all.
     files = [
         (split, key, tuple(parts))
@@ -93,12 +99,12 @@ def files_of(listing: Listing, reading: Reading) -> Iterator[TableFile]:
         most = _share(reading.limit, place, len(files))
         if most != 0:
             refused = reading.refused.get(key)
-            yield TableFile(listing.root, key, split, place, parts, most, refused)
+            yield TableFile(opened, key, split, place, parts, most, refused)
 
 
-def parts_of(listing: Listing, reading: Reading) -> Iterator[Part]:
+def parts_of(listing: Listing, reading: Reading, opened: ItemFiles) -> Iterator[Part]:
     """Yield the files of a listing; each is read as its blocks are asked for."""
-    for file in files_of(listing, reading):
+    for file in files_of(listing, reading, opened):
         loads = file.loads(reading.options)
         yield Part(key=file.key, split=file.split, place=file.place, loads=loads)
 

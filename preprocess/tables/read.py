@@ -4,12 +4,12 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain
-from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
 
 from preprocess.errors import SampleError
-from preprocess.item_files import check_nbytes, open_item
+from preprocess.item_contents import ItemFiles
+from preprocess.item_files import check_nbytes
 from preprocess.items import Item
 from preprocess.tables.columns import check_names
 from preprocess.tables.from_csv import guess_columns
@@ -41,7 +41,7 @@ _NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
 """Stands for null in the names of folders."""
 
 
-def read_blocks(root: Path, item: Item, options: TableOptions) -> Iterator[RawBlock]:
+def read_blocks(files: ItemFiles, item: Item, options: TableOptions) -> Iterator[RawBlock]:
     """Yield the rows of a file, or of a range of it, in order.
 
     Raises:
@@ -52,16 +52,16 @@ def read_blocks(root: Path, item: Item, options: TableOptions) -> Iterator[RawBl
     if item.nbytes == 0 and item.key.lower().endswith(COMPRESSED_ENDINGS):
         raise SampleError(item.key, "truncated: an empty file, which nothing compresses to")
     check_nbytes(item, options.max_item_nbytes)
-    kind = kind_of_item(root, item)
+    kind = kind_of_item(files.root, item)
     partitions = _partitions(item.key)
     if kind == "json":
-        found = _read_json(root, item, options)
+        found = _read_json(files, item, options)
     elif kind == "parquet":
-        found = read_parquet(root, item, options)
+        found = read_parquet(files, item, options)
     elif kind == "arrow":
-        found = read_arrow(root, item, options)
+        found = read_arrow(files, item, options)
     else:
-        found = _read_csv(root, item, options, kind)
+        found = _read_csv(files, item, options, kind)
     for block in found:
         yield replace(block, partitions=partitions) if partitions else block
 
@@ -85,9 +85,9 @@ def _text_options(options: TableOptions) -> TextOptions:
 
 
 def _read_csv(
-    root: Path, item: Item, options: TableOptions, kind: Kind | None
+    files: ItemFiles, item: Item, options: TableOptions, kind: Kind | None
 ) -> Iterator[RawBlock]:
-    with open_item(root, item) as file, named_faults(item.key):
+    with files.open(item) as file, named_faults(item.key):
         chunks = open_text(file, item.key, _text_options(options), CHUNK_NBYTES).chunks
         head = next(chunks, b"")
         within = options.decimal + (options.thousands or "")
@@ -154,10 +154,10 @@ def _take_names(
     return names, frozenset(name for field, name in given if not field), rest
 
 
-def _read_json(root: Path, item: Item, options: TableOptions) -> Iterator[RawBlock]:
+def _read_json(files: ItemFiles, item: Item, options: TableOptions) -> Iterator[RawBlock]:
     text_options = _text_options(options)
     guessed: tuple[tuple[str, bool], ...] | None = None
-    for block in read_line_blocks(root, item, text_options):
+    for block in read_line_blocks(files, item, text_options):
         raw = RawBlock(
             key=item.key,
             kind="json",

@@ -1,10 +1,10 @@
 """Files that hold columns -> ranges of rows: Parquet and Arrow, as Arrow reads them."""
 
 from collections.abc import Collection, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from preprocess.errors import SampleError
+from preprocess.item_contents import ItemFiles
 from preprocess.items import Item
 from preprocess.tables.columns import check_names, is_text, readable_columns, with_unread
 from preprocess.tables.int96 import unit_of_times
@@ -25,7 +25,7 @@ _BLOCK_NBYTES: Final = 1 << 23
 _READ_NBYTES: Final = 1 << 20
 
 
-def read_parquet(root: Path, item: Item, options: TableOptions) -> Iterator[RawBlock]:
+def read_parquet(files: ItemFiles, item: Item, options: TableOptions) -> Iterator[RawBlock]:
     """Yield the rows of a file, or of a range of its groups of rows, in order.
 
     Raises:
@@ -34,7 +34,10 @@ def read_parquet(root: Path, item: Item, options: TableOptions) -> Iterator[RawB
     import pyarrow as pa
     import pyarrow.parquet
 
-    with open_table(root, item, options.max_item_nbytes) as source:
+    with (
+        files.open(item) as opened,
+        open_table(opened, item.key, options.max_item_nbytes) as source,
+    ):
         metadata = pyarrow.parquet.read_metadata(source)
         source.seek(0)
         check_column_count(metadata.num_columns, item.key)
@@ -155,13 +158,16 @@ def _leaves(kind: "pa.DataType") -> int:
     return sum(_leaves(kind.field(index).type) for index in range(kind.num_fields))
 
 
-def read_arrow(root: Path, item: Item, options: TableOptions) -> Iterator[RawBlock]:
+def read_arrow(files: ItemFiles, item: Item, options: TableOptions) -> Iterator[RawBlock]:
     """Yield the rows of a file or stream in order.
 
     Raises:
         SampleError: The file as a whole is refused.
     """
-    with open_table(root, item, options.max_item_nbytes) as source:
+    with (
+        files.open(item) as opened,
+        open_table(opened, item.key, options.max_item_nbytes) as source,
+    ):
         schema, batches = open_batches(source, item.key)
         check_column_count(sum(_leaves(field.type) for field in schema), item.key)
         check_names(schema.names, item.key)

@@ -16,6 +16,7 @@ from loaders.format.spec import Manifest
 from loaders.format.strict import Place
 from loaders.format.table_schema import TableSchema
 from preprocess.errors import SampleError
+from preprocess.item_contents import ItemFiles
 from preprocess.items import Item, Listing
 from preprocess.recipe import Maker, Ragged, Redo, Rows
 from preprocess.stats import merge_tallies
@@ -178,7 +179,7 @@ class _TableMaker:
     recipe: TableRecipe
     tokens: TokenMaker | None
 
-    def samples(self, source: Path, items: Sequence[Item]) -> Iterator[Rows | SampleError]:  # noqa: ARG002
+    def samples(self, files: ItemFiles, items: Sequence[Item]) -> Iterator[Rows | SampleError]:  # noqa: ARG002
         """Yield the records of the items, in order."""
         rows = self.recipe.source
         if rows is None:

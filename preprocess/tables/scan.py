@@ -5,12 +5,14 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from loaders.format.files import to_json
 from preprocess.errors import SampleError, output_error
 from preprocess.in_work import Notes
+from preprocess.item_contents import ItemFiles
 from preprocess.items import Listing
 from preprocess.tables.fatal_files import without_fatal_files
 from preprocess.tables.gathered import Gathered, Load, Made, Part, Waiting
@@ -24,7 +26,7 @@ from preprocess.tables.spill import (
     write_spill,
 )
 
-_VERSION: Final = 6
+_VERSION: Final = 7
 """Of the blocks: raised when the same source and options give other ones."""
 
 _AHEAD: Final = 2
@@ -70,7 +72,10 @@ def spill(
     try:
         reading = without_fatal_files(listing, reading, folder, run)
         clear()
-        spilled = spill_parts(parts_of(listing, reading), folder, workers, run)
+        files = ItemFiles(listing.root)
+        spilled = spill_parts(parts_of(listing, reading, files), folder, workers, run)
+        contents = {name: files.contents(items) for name, items in listing.splits.items()}
+        spilled = replace(spilled, contents=contents)
         write_spill(folder, identity, spilled)
     except OSError as error:
         raise output_error(folder, error) from error

@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -16,6 +16,7 @@ from loaders.format.files import (
     to_json,
     write_atomically,
 )
+from preprocess.contents import Contents
 from preprocess.errors import SampleError
 from preprocess.tables.block import Block, Evidence
 from preprocess.tables.block_sink import BlockSink
@@ -66,6 +67,7 @@ class Spilled:
         evidence: Of every column, over all rows.
         left_out: Records of blocks, and whole files, that are left out, in the order of the input.
         notes: What the user should know.
+        contents: Split name -> what each of its items held: see `ItemFiles.contents`.
     """
 
     blocks: tuple[SpilledBlock, ...]
@@ -73,6 +75,7 @@ class Spilled:
     evidence: Mapping[str, Evidence]
     left_out: tuple[LeftOut, ...]
     notes: tuple[str, ...] = ()
+    contents: Mapping[str, Contents] = field(default_factory=dict)
 
     @property
     def count(self) -> int:
@@ -226,6 +229,7 @@ def _to_json(spilled: Spilled) -> dict[str, Any]:
         "evidence": [_evidence_json(found) for found in spilled.evidence.values()],
         "left_out": [left_out_json(part) for part in spilled.left_out],
         "notes": list(spilled.notes),
+        "contents": dict(spilled.contents),
     }
 
 
@@ -287,6 +291,7 @@ def read_spill(folder: Path, identity: dict[str, Any]) -> Spilled | None:
             evidence=dict(zip(found["columns"], evidence, strict=True)),
             left_out=left_out,
             notes=tuple(found["notes"]),
+            contents={name: [*map(tuple, each)] for name, each in found["contents"].items()},
         )
     except (MissingShardError, FormatError, OSError, ValueError, TypeError, KeyError):
         return None  # it is parsed again

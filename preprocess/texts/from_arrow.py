@@ -3,13 +3,12 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import chain
-from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from preprocess.errors import SampleError
-from preprocess.item_files import open_item
+from preprocess.item_contents import ItemFiles
 from preprocess.items import Item
 from preprocess.texts.columns import Rows, documents_of, find_column, needed_keys, read_column
 from preprocess.texts.content import BLOCK_NBYTES, open_content
@@ -33,23 +32,23 @@ _MAX_INFLATED_NBYTES: Final = 256_000_000
 
 
 @contextmanager
-def open_table(root: Path, item: Item, max_nbytes: int | None = None) -> Iterator[Any]:
-    """Open a file for Arrow, wholly in memory if it is compressed around what it is.
+def open_table(file: IO[bytes], key: str, max_nbytes: int | None = None) -> Iterator[Any]:
+    """Give a file to Arrow, wholly in memory if it is compressed around what it is.
 
     Args:
-        root: Of the source.
-        item: The file.
+        file: At its beginning.
+        key: Names it in errors.
         max_nbytes: What a file may hold.
     """
     import pyarrow as pa
 
-    with open_item(root, item) as file, named_faults(item.key):
+    with named_faults(key):
         head = file.read(HEAD_NBYTES)
         file.seek(0)
         if compression_of(head) is None:
             yield pa.PythonFile(file, mode="r")
         else:
-            yield pa.BufferReader(_inflated(file, item.key, max_nbytes))
+            yield pa.BufferReader(_inflated(file, key, max_nbytes))
 
 
 def _inflated(file: IO[bytes], key: str, max_nbytes: int | None) -> bytes:
@@ -86,7 +85,7 @@ def _line(error: Exception) -> str:
     return " ".join(str(error).split())
 
 
-def read_parquet(root: Path, item: Item, options: TextOptions) -> Iterator[Documents]:
+def read_parquet(files: ItemFiles, item: Item, options: TextOptions) -> Iterator[Documents]:
     """Yield the documents of a Parquet file, or of some of its row groups.
 
     Raises:
@@ -95,7 +94,8 @@ def read_parquet(root: Path, item: Item, options: TextOptions) -> Iterator[Docum
     import pyarrow.parquet
 
     with (
-        open_table(root, item, options.max_item_nbytes) as source,
+        files.open(item) as opened,
+        open_table(opened, item.key, options.max_item_nbytes) as source,
         pyarrow.parquet.ParquetFile(
             source, buffer_size=_READ_NBYTES, pre_buffer=False, page_checksum_verification=True
         ) as file,
@@ -131,13 +131,16 @@ def _block_rows(file: "pyarrow.parquet.ParquetFile", groups: range, names: list[
     return max(1, min(MAX_BATCH_ROWS, rows * BLOCK_NBYTES // max(1, nbytes)))
 
 
-def read_arrow(root: Path, item: Item, options: TextOptions) -> Iterator[Documents]:
+def read_arrow(files: ItemFiles, item: Item, options: TextOptions) -> Iterator[Documents]:
     """Yield the documents of an Arrow file, in the file or the stream format.
 
     Raises:
         SampleError: The file is damaged, or has no such columns of text.
     """
-    with open_table(root, item, options.max_item_nbytes) as source:
+    with (
+        files.open(item) as opened,
+        open_table(opened, item.key, options.max_item_nbytes) as source,
+    ):
         schema, batches = open_batches(source, item.key)
         filled = (batch for batch in batches if len(batch))
         first = next(filled, None)

@@ -1,10 +1,9 @@
 """CSV and TSV -> rows: strict about quotes and about how many fields a row has."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 from preprocess.errors import SampleError
-from preprocess.item_files import open_item
+from preprocess.item_contents import ItemFiles
 from preprocess.items import Item
 from preprocess.texts.columns import Rows, documents_of, needed_keys, read_column
 from preprocess.texts.content import open_text
@@ -16,7 +15,9 @@ from preprocess.texts.quotes import whole_records
 from preprocess.texts.records import listed
 
 
-def read_csv(root: Path, item: Item, options: TextOptions, delimiter: str) -> Iterator[Documents]:
+def read_csv(
+    files: ItemFiles, item: Item, options: TextOptions, delimiter: str
+) -> Iterator[Documents]:
     """Yield the documents of a table of text; rows are numbered from 1 below the header.
 
     Empty lines are no rows, and an empty field is an empty text. The file as a whole is refused
@@ -27,7 +28,7 @@ def read_csv(root: Path, item: Item, options: TextOptions, delimiter: str) -> It
         SampleError: The file cannot be read, is damaged, or has no such columns; its quotes are
             not paired.
     """
-    with open_item(root, item) as file, named_faults(item.key):
+    with files.open(item) as file, named_faults(item.key):
         text = open_text(file, item.key, options)
         names: list[str] = []
         done = 0

@@ -12,12 +12,12 @@ record, which decides alone what is an error and says why.
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from preprocess.errors import SampleError
+from preprocess.item_contents import ItemFiles
 from preprocess.items import Item
 from preprocess.texts.arrays import (
     json_objects,
@@ -41,14 +41,14 @@ _MAX_FAST_NBYTES: Final = (1 << 31) - 2
 """Arrow's parser counts the bytes of a block in 32 bits."""
 
 
-def read_json(root: Path, item: Item, options: TextOptions) -> Iterator[Documents]:
+def read_json(files: ItemFiles, item: Item, options: TextOptions) -> Iterator[Documents]:
     """Yield the documents of a file of JSON lines, or of a range of it.
 
     Raises:
         SampleError: The file cannot be read, is damaged, or holds one JSON value over many lines.
     """
     begun = item.start > 0
-    for block in read_blocks(root, item, options):
+    for block in read_blocks(files, item, options):
         if block.too_long:
             yield block.refusal(item.key, options)
             continue

@@ -9,6 +9,7 @@ from typing import IO, TYPE_CHECKING, Final
 import numpy as np
 
 from preprocess.errors import SampleError
+from preprocess.item_contents import ItemFiles
 from preprocess.item_files import open_item
 from preprocess.items import Item
 from preprocess.texts.arrays import make_texts, texts_from_buffers, valid_utf8
@@ -96,18 +97,18 @@ def find_lines(data: bytes) -> Lines:
     return Lines(starts[filled], stops[filled], filled)
 
 
-def read_blocks(root: Path, item: Item, options: TextOptions) -> Iterator[Block]:
+def read_blocks(files: ItemFiles, item: Item, options: TextOptions) -> Iterator[Block]:
     """Yield the lines of an item's file, or those that begin in the item's range, in blocks.
 
     Raises:
         SampleError: The file cannot be read, is damaged, or is known to be no text.
     """
-    with open_item(root, item) as file:
+    with files.open(item) as file:
         if item.start == 0 and item.stop is None:
             text = open_text(file, item.key, options)
             yield from _counted_blocks(text.chunks, text.offset, options)
         else:
-            yield from _range_blocks(root, item, file, options)
+            yield from _range_blocks(files.root, item, file, options)
 
 
 def _counted_blocks(chunks: Iterator[bytes], offset: int, options: TextOptions) -> Iterator[Block]:
@@ -231,13 +232,13 @@ def _count(root: Path, item: Item, start: int, nbytes: int) -> int:
     return count
 
 
-def read_lines(root: Path, item: Item, options: TextOptions) -> Iterator[Documents]:
+def read_lines(files: ItemFiles, item: Item, options: TextOptions) -> Iterator[Documents]:
     """Yield one document for each line that is not empty.
 
     Raises:
         SampleError: The file cannot be read, is damaged, or is known to be no text.
     """
-    for block in read_blocks(root, item, options):
+    for block in read_blocks(files, item, options):
         if block.too_long:
             yield block.refusal(item.key, options)
             continue

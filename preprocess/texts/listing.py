@@ -5,29 +5,22 @@ import json
 import os
 import stat
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from preprocess.errors import SampleError, SourceError
 from preprocess.folders import find_splits
-from preprocess.item_files import check_nbytes, open_item
 from preprocess.items import Item, Listing
 from preprocess.sources import UNFINISHED, Wanted, list_folder, part_found
-from preprocess.texts.content import open_content
-from preprocess.texts.from_arrow import open_table
+from preprocess.texts.cut import cut_item, kind_inside
 from preprocess.texts.kinds import (
     HEAD_NBYTES,
     UNOPENED_ENDINGS,
-    Kind,
-    byte_order_mark,
-    compression_of,
     inner_ending,
     is_input,
-    kind_by_content,
     kind_by_name,
 )
-from preprocess.texts.lines import RANGE_NBYTES
 from preprocess.texts.options import TextOptions
 
 WANTED = Wanted(
@@ -103,7 +96,7 @@ def _reasons_by_content(listing: Listing) -> dict[str, str]:
             continue
         ending = inner_ending(item.key)
         try:
-            kind = _kind_by_content(listing.root, item)
+            kind = kind_inside(listing.root, item)
         except SampleError:
             continue  # the reader meets it again, and names it
         # Other tools' settings, notebooks and the like are JSON too.
@@ -148,11 +141,6 @@ def _data_files(folder: Path) -> frozenset[str] | None:
 def _items(listing: Listing) -> Iterator[Item]:
     for items in listing.splits.values():
         yield from items
-
-
-def _kind_by_content(root: Path, item: Item) -> Kind | None:
-    with open_item(root, item) as file:
-        return kind_by_content(open_content(file, item.key).head)
 
 
 def _list_named(source: Path, options: TextOptions) -> Listing:
@@ -237,53 +225,3 @@ def _notes(listing: Listing, options: TextOptions) -> tuple[str, ...]:
         "the files by a pattern such as 'folder/*.jsonl' if only those are meant"
     )
     return (note,)
-
-
-def cut_item(root: Path, item: Item, options: TextOptions) -> Sequence[Item]:
-    """Return a large file as several items, where its records can be found from the middle."""
-    if item.nbytes <= RANGE_NBYTES:
-        return [item]
-    try:
-        check_nbytes(item, options.max_item_nbytes)
-        kind = kind_by_name(item.key) or _kind_by_content(root, item)
-        if kind == "parquet":
-            starts = _group_starts(root, item)
-        elif _has_lines(kind, options) and _is_plain_utf8(root, item, options):
-            starts = list(range(0, item.nbytes, RANGE_NBYTES))
-        else:
-            return [item]
-    except SampleError:
-        return [item]  # the reader meets it again, and names it
-    stops = [*starts[1:], None]
-    nbytes = -(-item.nbytes // len(starts))
-    return [
-        replace(item, start=start, stop=stop, part_nbytes=nbytes)
-        for start, stop in zip(starts, stops, strict=True)
-    ]
-
-
-def _has_lines(kind: Kind | None, options: TextOptions) -> bool:
-    return kind == "json" or (options.lines and kind in {"text", None})
-
-
-def _is_plain_utf8(root: Path, item: Item, options: TextOptions) -> bool:
-    with open_item(root, item) as file:
-        head = file.read(HEAD_NBYTES)
-    mark = byte_order_mark(head)
-    encoding = mark[1] if mark else options.other_encoding or "utf-8"
-    return compression_of(head) is None and encoding == "utf-8"
-
-
-def _group_starts(root: Path, item: Item) -> list[int]:
-    """Return the row groups at which the parts of a Parquet file begin."""
-    import pyarrow.parquet
-
-    with open_table(root, item) as source:
-        metadata = pyarrow.parquet.ParquetFile(source).metadata
-        starts, nbytes = [0], 0
-        for index in range(metadata.num_row_groups):
-            if nbytes >= RANGE_NBYTES:
-                starts.append(index)
-                nbytes = 0
-            nbytes += metadata.row_group(index).total_byte_size
-    return starts

@@ -2,20 +2,21 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 
 from preprocess.errors import SampleError
-from preprocess.item_files import check_nbytes, open_item
+from preprocess.item_contents import ItemFiles
+from preprocess.item_files import check_nbytes
 from preprocess.items import Item
 from preprocess.texts.arrays import make_texts, texts_from_buffers, valid_utf8
-from preprocess.texts.content import invalid_utf8, open_content, open_text
+from preprocess.texts.content import invalid_utf8, open_text
+from preprocess.texts.cut import kind_to_read
 from preprocess.texts.documents import Documents
 from preprocess.texts.from_arrow import read_arrow, read_parquet
 from preprocess.texts.from_csv import read_csv
 from preprocess.texts.from_json import read_json
-from preprocess.texts.kinds import COMPRESSED_ENDINGS, Kind, kind_by_content, kind_by_name
+from preprocess.texts.kinds import COMPRESSED_ENDINGS, kind_by_name
 from preprocess.texts.lines import read_lines
 from preprocess.texts.listing import list_texts
 from preprocess.texts.options import TextOptions
@@ -24,7 +25,7 @@ from preprocess.texts.records import dump_json
 __all__ = ["TextOptions", "list_texts", "read_documents"]
 
 
-def read_documents(root: Path, item: Item, options: TextOptions) -> Iterator[Documents]:
+def read_documents(files: ItemFiles, item: Item, options: TextOptions) -> Iterator[Documents]:
     """Yield the documents of an item in order, some MB at a time.
 
     `Documents.places` are, of JSON lines and of lines of text, the byte at which the record begins
@@ -40,18 +41,18 @@ def read_documents(root: Path, item: Item, options: TextOptions) -> Iterator[Doc
     if item.nbytes == 0 and item.key.lower().endswith(COMPRESSED_ENDINGS):
         raise SampleError(item.key, "truncated: an empty file, which nothing compresses to")
     check_nbytes(item, options.max_item_nbytes)
-    kind = kind_by_name(item.key) or _kind_by_content(root, item)
+    kind = kind_by_name(item.key) or kind_to_read(files.root, item) or "text"
     if kind == "json":
-        yield from read_json(root, item, options)
+        yield from read_json(files, item, options)
     elif kind == "parquet":
-        yield from read_parquet(root, item, options)
+        yield from read_parquet(files, item, options)
     elif kind == "arrow":
-        yield from read_arrow(root, item, options)
+        yield from read_arrow(files, item, options)
     elif kind in {"csv", "tsv"}:
-        yield from read_csv(root, item, options, "," if kind == "csv" else "\t")
+        yield from read_csv(files, item, options, "," if kind == "csv" else "\t")
     else:
         read = read_lines if options.lines else _read_whole
-        yield from _without_keys(read(root, item, options), item, options)
+        yield from _without_keys(read(files, item, options), item, options)
 
 
 def _without_keys(
@@ -70,14 +71,9 @@ def _without_keys(
             yield documents
 
 
-def _kind_by_content(root: Path, item: Item) -> Kind:
-    with open_item(root, item) as file:
-        return kind_by_content(open_content(file, item.key).head) or "text"
-
-
-def _read_whole(root: Path, item: Item, options: TextOptions) -> Iterator[Documents]:
+def _read_whole(files: ItemFiles, item: Item, options: TextOptions) -> Iterator[Documents]:
     """Yield a file as one document; nothing for an empty one."""
-    with open_item(root, item) as file:
+    with files.open(item) as file:
         text = open_text(file, item.key, options)
         chunks, nbytes = [], 0
         for chunk in text.chunks:

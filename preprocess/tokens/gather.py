@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 
 from loaders.format.fields import FieldSpec
 from preprocess.errors import SampleError
+from preprocess.item_contents import ItemFiles
 from preprocess.items import Item, Listing
 from preprocess.recipe import Maker, Ragged, Recipe, Rows
 from preprocess.tokens.documents import StoredDocuments
@@ -102,7 +102,7 @@ class _Gatherer:
     documents: StoredDocuments
     order: NDArray[np.int64]
 
-    def samples(self, source: Path, items: Sequence[Item]) -> Iterator[Rows | SampleError]:  # noqa: ARG002
+    def samples(self, files: ItemFiles, items: Sequence[Item]) -> Iterator[Rows | SampleError]:  # noqa: ARG002
         """Yield the samples of the ranges, in order."""
         for item in items:
             yield self._rows(self.order[item.start : item.stop], first=item.start == 0)

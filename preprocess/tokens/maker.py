@@ -3,13 +3,13 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from preprocess.errors import SampleError
+from preprocess.item_contents import ItemFiles
 from preprocess.items import Item
 from preprocess.recipe import Ragged, Rows
 from preprocess.texts.arrays import make_texts
@@ -70,13 +70,13 @@ class TokenMaker:
     chat: ChatTemplate | None = None
     first: FirstPass | None = None
 
-    def samples(self, source: Path, items: Sequence[Item]) -> Iterator[Rows | SampleError]:
+    def samples(self, files: ItemFiles, items: Sequence[Item]) -> Iterator[Rows | SampleError]:
         """Yield the samples of the items, in order; see `preprocess.recipe.Maker`."""
         waiting: list[Piece] = []
         for item in items:
             held: Documents | None = None
             try:
-                for documents in read_documents(source, item, self.text):
+                for documents in read_documents(files, item, self.text):
                     if held is not None:
                         yield from self._flushed(waiting)
                         yield self._rows([Piece(item.key, held)], more=True)

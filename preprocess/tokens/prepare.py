@@ -10,6 +10,7 @@ import numpy as np
 
 from preprocess.append import continue_plan
 from preprocess.errors import SampleError, SourceError
+from preprocess.item_contents import ItemFiles
 from preprocess.items import Listing
 from preprocess.output import check_paths
 from preprocess.plan import Plan, RunOptions, plan_run
@@ -226,9 +227,10 @@ def _sample(listing: Listing, options: TokenOptions) -> "tuple[pa.LargeStringArr
     found: list[str] = []
     absent = list(options.text.metadata_keys)
     few = listing.limited(_SAMPLE_ITEMS)
+    files = ItemFiles(listing.root)
     for item in (item for items in few.splits.values() for item in items):
         try:
-            documents = next(read_documents(listing.root, item, options.text), None)
+            documents = next(read_documents(files, item, options.text), None)
         except SampleError:
             continue
         if documents is not None and absent and documents.metadata is not None:

@@ -6,13 +6,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, Final, cast
 
 import numpy as np
 
 from loaders.format.fields import FieldSpec
 from preprocess.errors import SampleError, SourceError
+from preprocess.item_contents import ItemFiles
 from preprocess.items import Item, Listing
 from preprocess.recipe import Maker, Redo, Rows
 from preprocess.shares import SPLIT_STEPS
@@ -170,10 +170,10 @@ class _Watched:
     maker: TokenMaker
     recipe: TokenRecipe
 
-    def samples(self, source: Path, items: Sequence[Item]) -> Iterator[Rows | SampleError]:
+    def samples(self, files: ItemFiles, items: Sequence[Item]) -> Iterator[Rows | SampleError]:
         """Yield the samples of the items, in order."""
         try:
-            yield from self.maker.samples(source, items)
+            yield from self.maker.samples(files, items)
         except (EngineError, Mismatch) as error:
             raise Redo(replace(self.recipe, engine=ReferenceEngine.name)) from error
 

@@ -15,9 +15,11 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from loaders.format.files import ITEMS
 from loaders.format.spec import Manifest, read_manifest
 from preprocess.commit import read_skipped
 from preprocess.errors import OutputError, SampleError, SourceError
+from preprocess.item_record import read_record
 from preprocess.items import Item
 from preprocess.output import claim, find_complete, replaced_nbytes
 from preprocess.plan import Plan, RunOptions
@@ -151,7 +153,15 @@ def _plan_second(final: Plan, first: Plan, reorder: Reorder, options: RunOptions
     }
     skipped = tuple(SampleError(key, reason) for key, reason in read_skipped(first.out))
     listing = replace(final.listing, skipped=skipped)
-    return replace(final, listing=listing, recipes=recipes, shards=shards)
+    contents = _contents(first.out)
+    return replace(final, listing=listing, recipes=recipes, shards=shards, contents=contents)
+
+
+def _contents(out: Path) -> dict[str, list[tuple[str, ...]]]:
+    """Return what the first run has read of its items, if it says so."""
+    runs = read_record(out / ITEMS) or ()
+    splits = runs[0].splits if runs else {}
+    return {name: [item.contents for item in items] for name, items in splits.items()}
 
 
 def _carried(manifest: Manifest, orders: Orders, split: str) -> dict[str, tuple[int, ...]]:

@@ -175,6 +175,7 @@ class Alone:
         from preprocess.images.masks import check_mask, fit_mask, read_mask
         from preprocess.images.policy import MAX_ITEM_NBYTES, MAX_PIXELS
         from preprocess.images.resize import fit_geometry
+        from preprocess.item_contents import ItemFiles
 
         def bring_along(share: int) -> None:
             writers = {
@@ -183,10 +184,11 @@ class Alone:
             }
             limits = {"max_pixels": MAX_PIXELS, "max_nbytes": MAX_ITEM_NBYTES}
             step = self._setting.workers
+            files = ItemFiles(self._inputs.masks)
             mine = zip(self._items[share::step], self._pictures[share::step], strict=True)
             for item, picture in mine:
                 height, width = picture.shape[:2]
-                mask = read_mask(self._inputs.masks, item, **limits)
+                mask = read_mask(files, item, self._inputs.masks, **limits)
                 check_mask(mask, (width, height), classes=CLASSES, padding=255, depth=8)
                 for size, writer in writers.items():
                     placement = fit_geometry(width, height, (size, size), "crop")

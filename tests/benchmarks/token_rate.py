@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from preprocess.item_contents import ItemFiles
 from tests.benchmarks.inputs import empty
 from tests.benchmarks.rounds import Runs, alternate, report, show
 
@@ -54,7 +55,7 @@ def read_texts(text: Path) -> list[Any]:
     return [
         documents.texts
         for item in listing.splits["train"]
-        for documents in read_documents(listing.root, item, options)
+        for documents in read_documents(ItemFiles(listing.root), item, options)
     ]
 
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from loaders.format.value_texts import number_text
 from preprocess.errors import SampleError
+from preprocess.item_contents import ItemFiles
 from preprocess.items import Item
 from preprocess.tables import read as table_read
 from preprocess.tables.block import Block, Evidence
@@ -35,7 +36,7 @@ def read(path: Path, **options: object) -> list[Block]:
     status = path.stat()
     item = Item(path.name, status.st_size, status.st_mtime_ns)
     chosen = TableOptions(**options)  # type: ignore[arg-type]
-    return [parse_block(raw, chosen) for raw in read_blocks(path.parent, item, chosen)]
+    return [parse_block(raw, chosen) for raw in read_blocks(ItemFiles(path.parent), item, chosen)]
 
 
 def values_of(blocks: list[Block], name: str) -> list[object]:

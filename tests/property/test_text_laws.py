@@ -15,6 +15,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from preprocess.errors import SampleError
+from preprocess.item_contents import ItemFiles
 from preprocess.items import Item
 from preprocess.texts import lines as text_lines
 from preprocess.texts.documents import Documents
@@ -113,7 +114,7 @@ def read(data: bytes, name: str, options: TextOptions, cuts: list[int] | None = 
         for start, stop in zip([0, *edges], [*edges, None], strict=True):
             item = Item(name, len(data), time, start=start, stop=stop)
             try:
-                for documents in read_documents(Path(folder), item, options):
+                for documents in read_documents(ItemFiles(Path(folder)), item, options):
                     found = zip(documents.texts.to_pylist(), documents.places.tolist(), strict=True)
                     texts += list(found)
                     errors += [(error.key, error.reason) for error in documents.errors]

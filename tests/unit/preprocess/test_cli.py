@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from preprocess import cli
 from preprocess.cli import prep
 from preprocess.images import prepare as images
-from preprocess.images import recipe
+from preprocess.item_contents import ItemFiles
 from preprocess.items import Listing
 from preprocess.sources import list_folder
 from tests.synthetic import write_damaged, write_image_tree
@@ -304,7 +304,7 @@ def test_looking_at_what_is_no_dataset_is_an_error(tmp_path: Path, command: str)
     [
         ("list_folder", "interrupted\n"),
         (
-            "read_item",
+            "read",
             "interrupted; finished shards are kept, the same command goes on from there\n",
         ),
     ],
@@ -315,7 +315,7 @@ def test_an_interrupt_exits_with_130_and_says_truly_what_is_kept(
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(recipe if place == "read_item" else images, place, interrupt)
+    monkeypatch.setattr(ItemFiles if place == "read" else images, place, interrupt)
     result = prepare(photos, tmp_path / "out")
     assert result.exit_code == cli.EXIT_INTERRUPTED == 130
     assert (result.stdout, result.stderr) == ("", said)

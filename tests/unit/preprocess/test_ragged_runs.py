@@ -24,7 +24,7 @@ from loaders.format.spec import (
 from preprocess import shard_writer
 from preprocess.check import check_dataset
 from preprocess.errors import SampleError
-from preprocess.item_files import read_item
+from preprocess.item_contents import ItemFiles
 from preprocess.items import Item, Listing
 from preprocess.plan import RunOptions, plan_run
 from preprocess.recipe import Maker, Ragged, Recipe, Redo, Rows
@@ -78,9 +78,9 @@ class LineRecipe:
             FieldSpec(name="length", dtype="uint32", shape=(), role="length"),
         )
 
-    def samples(self, source: Path, items: Sequence[Item]) -> Iterator[Rows | SampleError]:
+    def samples(self, files: ItemFiles, items: Sequence[Item]) -> Iterator[Rows | SampleError]:
         for item in items:
-            lines = read_item(source, item).split(b"\n")
+            lines = files.read(item).split(b"\n")
             for index, line in enumerate(lines):
                 if line == b"fail":
                     yield SampleError(item.key, "it fails")
@@ -95,8 +95,8 @@ class LineRecipe:
 class FaultyRecipe(LineRecipe):
     """Fails at "check"."""
 
-    def samples(self, source: Path, items: Sequence[Item]) -> Iterator[Rows | SampleError]:
-        for rows in super().samples(source, items):
+    def samples(self, files: ItemFiles, items: Sequence[Item]) -> Iterator[Rows | SampleError]:
+        for rows in super().samples(files, items):
             if isinstance(rows, Rows) and rows.tallies["lines"] == (1, len(b"check")):
                 raise OSError(5, "the recipe failed")
             yield rows

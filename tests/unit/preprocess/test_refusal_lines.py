@@ -20,10 +20,11 @@ import zstandard  # noqa: TID253 - a test may load what it compares with
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from preprocess.item_contents import ItemFiles
 from preprocess.plan import RunOptions
 from preprocess.texts import content as text_bytes
+from preprocess.texts import cut as text_cut
 from preprocess.texts import lines as text_lines
-from preprocess.texts import listing as text_list
 from preprocess.texts.read import TextOptions, list_texts, read_documents
 from preprocess.tokens.layouts import FixedLayout
 from preprocess.tokens.options import TokenOptions
@@ -100,7 +101,7 @@ def names_of(path: Path, options: TextOptions) -> dict[str, str]:
     found: dict[str, str] = {}
     listing = list_texts(path, options)
     for item in listing.splits["train"]:
-        for documents in read_documents(listing.root, item, options):
+        for documents in read_documents(ItemFiles(listing.root), item, options):
             for index, text in enumerate(documents.texts.to_pylist()):
                 found[documents.name(item.key, index)] = text
     return found
@@ -108,7 +109,7 @@ def names_of(path: Path, options: TextOptions) -> dict[str, str]:
 
 def small_parts(patch: pytest.MonkeyPatch, nbytes: int) -> None:
     """Cut files into many items, those into many blocks, and count lines in many segments."""
-    patch.setattr(text_list, "RANGE_NBYTES", nbytes)
+    patch.setattr(text_cut, "RANGE_NBYTES", nbytes)
     patch.setattr(text_lines, "_SEGMENT_NBYTES", 3 * nbytes)
     for module in (text_bytes, text_lines):
         patch.setattr(module, "BLOCK_NBYTES", nbytes // 2)

@@ -300,6 +300,9 @@ def mutated_receipts(receipt: dict[str, Any]) -> dict[str, bytes]:
     files = receipt["files"]
     outside = {**files, "label": ["../../outside", *files["label"][1:]]}
     values["outside"] = {**receipt, "files": outside}
+    values["other contents"] = {**receipt, "contents": [["0123456g"], [""]]}
+    values["few contents"] = {**receipt, "contents": [[""]]}
+    del values["without contents"]  # those of earlier versions have none
     values["two fields"] = {**receipt, "files": dict(list(files.items())[:2])}
     found = {name: json.dumps(value).encode() for name, value in values.items()}
     return {**found, "cut": json.dumps(receipt).encode()[:-9], "empty": b""}

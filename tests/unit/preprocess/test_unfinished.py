@@ -13,6 +13,7 @@ from preprocess.errors import OutputError
 from preprocess.plan import Plan, RunOptions
 from preprocess.removal import RUN
 from preprocess.run import run
+from tests.contents import recorded_items
 from tests.recipes import (
     DigestRecipe,
     numbered_items,
@@ -113,3 +114,19 @@ def test_the_same_run_goes_on_and_leaves_no_note(stopped: Path) -> None:
     carry_out(planned(stopped))
 
     assert not (stopped / "out" / WORK).exists()
+
+
+def test_receipts_of_earlier_versions_count_and_say_nothing_of_contents(stopped: Path) -> None:
+    work = stopped / "out" / WORK
+    receipts = sorted(work.glob("*.receipt.json"))
+    for path in receipts:
+        receipt = json.loads(path.read_bytes())
+        assert [len(sums) for sums in receipt.pop("contents")] == [1] * receipt["items"]
+        path.write_text(json.dumps(receipt))
+    shards = {path: path.stat().st_ino for path in (stopped / "out").rglob("*.npy")}
+
+    carry_out(planned(stopped))
+
+    assert shards.items() <= {p: p.stat().st_ino for p in (stopped / "out").rglob("*.npy")}.items()
+    known = [bool(item.contents) for item in recorded_items(stopped / "out")]
+    assert known == [False] * 2 * len(receipts) + [True] * (8 - 2 * len(receipts))

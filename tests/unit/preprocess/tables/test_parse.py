@@ -10,6 +10,7 @@ import pyarrow.parquet  # noqa: TID253 - a test may load what it compares with
 import pytest
 
 from preprocess.errors import SampleError
+from preprocess.item_contents import ItemFiles
 from preprocess.items import Item
 from preprocess.tables.block import TEXT_KINDS, Block, Evidence
 from preprocess.tables.options import TableOptions
@@ -28,7 +29,7 @@ def parse(tmp_path: Path, name: str, data: bytes | str | pa.Table, **options: An
         path.write_bytes(data.encode() if isinstance(data, str) else data)
     chosen = TableOptions(**options)
     item = Item(name, path.stat().st_size, path.stat().st_mtime_ns)
-    (raw,) = read_blocks(tmp_path, item, chosen)
+    (raw,) = read_blocks(ItemFiles(tmp_path), item, chosen)
     block = parse_block(raw, chosen)
     block.table.validate(full=True)
     return block

@@ -9,6 +9,7 @@ import pyarrow.parquet  # noqa: TID253 - a test may load what it compares with
 import pytest
 
 from preprocess.errors import SampleError, SourceError
+from preprocess.item_contents import ItemFiles
 from preprocess.items import Item
 from preprocess.tables.block import Block
 from preprocess.tables.listing import list_tables
@@ -23,7 +24,7 @@ def read(path: Path, **options: object) -> list[Block]:
     blocks = []
     for items in listing.splits.values():
         for item in items:
-            for raw in read_blocks(listing.root, item, chosen):
+            for raw in read_blocks(ItemFiles(listing.root), item, chosen):
                 blocks.append(parse_block(raw, chosen))
                 blocks[-1].table.validate(full=True)
     return blocks
@@ -226,7 +227,7 @@ def test_an_empty_compressed_file_is_refused(tmp_path: Path) -> None:
     write(tmp_path, "a.csv.gz", b"")
     item = Item("a.csv.gz", 0, (tmp_path / "a.csv.gz").stat().st_mtime_ns)
     with pytest.raises(SampleError, match="truncated"):
-        list(read_blocks(tmp_path, item, TableOptions()))
+        list(read_blocks(ItemFiles(tmp_path), item, TableOptions()))
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.csv.gz", "a.jsonl", "a.jsonl.gz", "a.parquet"])

@@ -13,6 +13,7 @@ import pytest
 import zstandard  # noqa: TID253 - a test may load what it compares with
 
 from preprocess.errors import SampleError
+from preprocess.item_contents import ItemFiles
 from preprocess.texts.read import TextOptions, list_texts, read_documents
 
 LONG = 9 << 20
@@ -25,7 +26,7 @@ def read(path: Path, options: TextOptions) -> tuple[list[str], dict[str, str], l
     places: list[int] = []
     listing = list_texts(path, options)
     for item in listing.splits["train"]:
-        for documents in read_documents(listing.root, item, options):
+        for documents in read_documents(ItemFiles(listing.root), item, options):
             texts += documents.texts.to_pylist()
             places += documents.places.tolist()
             errors |= {error.key: error.reason for error in documents.errors}

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq  # noqa: TID253 - a test may load what it compares 
 import pytest
 
 from preprocess.errors import SourceError
+from preprocess.item_contents import ItemFiles
 from preprocess.items import Listing
 from preprocess.texts.lines import RANGE_NBYTES
 from preprocess.texts.read import TextOptions, list_texts, read_documents
@@ -48,7 +49,7 @@ def texts(listing: Listing) -> list[str]:
     found = []
     for items in listing.splits.values():
         for item in items:
-            for documents in read_documents(listing.root, item, TextOptions()):
+            for documents in read_documents(ItemFiles(listing.root), item, TextOptions()):
                 found += documents.texts.to_pylist()
     return found
 

@@ -16,6 +16,7 @@ import pytest
 import zstandard  # noqa: TID253 - a test may load what it compares with
 
 from preprocess.errors import SampleError
+from preprocess.item_contents import ItemFiles
 from preprocess.items import Item
 from preprocess.texts.read import TextOptions, list_texts, read_documents
 
@@ -40,7 +41,7 @@ class Found:
                 self._take(listing.root, item, chosen)
 
     def _take(self, root: Path, item: Item, options: TextOptions) -> None:
-        for documents in read_documents(root, item, options):
+        for documents in read_documents(ItemFiles(root), item, options):
             self.texts += documents.texts.to_pylist()
             self.places += documents.places.tolist()
             self.pairs += documents.pairs.to_pylist() if documents.pairs is not None else []
@@ -248,10 +249,10 @@ def test_a_file_that_changed_since_it_was_listed_is_refused(tmp_path: Path) -> N
     listing = list_texts(path, TextOptions())
     path.write_bytes(b"abcd")
     with pytest.raises(SampleError, match=r"a\.txt: changed while it was prepared: 4 bytes"):
-        list(read_documents(listing.root, listing.splits["train"][0], TextOptions()))
+        list(read_documents(ItemFiles(listing.root), listing.splits["train"][0], TextOptions()))
     path.write_bytes(b"abd")
     with pytest.raises(SampleError, match=r"a\.txt: changed while it was prepared: it was written"):
-        list(read_documents(listing.root, listing.splits["train"][0], TextOptions()))
+        list(read_documents(ItemFiles(listing.root), listing.splits["train"][0], TextOptions()))
 
 
 @pytest.mark.parametrize("name", ["a.txt", "a.jsonl", "a.csv", "a.txt.gz"])
@@ -261,7 +262,7 @@ def test_a_file_that_is_written_to_while_it_is_read_is_refused(tmp_path: Path, n
     path = write(tmp_path / name, lines if name == "a.jsonl" else data)
     options = TextOptions(lines="txt" in name)
     listing = list_texts(path, options)
-    documents = read_documents(listing.root, listing.splits["train"][0], options)
+    documents = read_documents(ItemFiles(listing.root), listing.splits["train"][0], options)
     next(documents)
     with path.open("r+b") as file:
         file.write(path.read_bytes()[:1])  # the same bytes, at another time
@@ -272,7 +273,7 @@ def test_a_file_that_is_written_to_while_it_is_read_is_refused(tmp_path: Path, n
 def test_a_file_that_is_gone_is_refused(tmp_path: Path) -> None:
     for name in ("a.txt", "a.jsonl", "a.csv", "a.parquet", "a"):
         with pytest.raises(SampleError, match="cannot be read: No such file"):
-            list(read_documents(tmp_path, Item(name, 3, 0), TextOptions()))
+            list(read_documents(ItemFiles(tmp_path), Item(name, 3, 0), TextOptions()))
 
 
 # ---------------------------------------------------------------------------------- JSON lines
@@ -538,7 +539,7 @@ def test_row_groups_that_went_away_are_named(tmp_path: Path) -> None:
     status = (tmp_path / "a.parquet").stat()
     item = Item("a.parquet", status.st_size, status.st_mtime_ns, stop=9)
     with pytest.raises(SampleError, match="fewer row groups"):
-        list(read_documents(tmp_path, item, TextOptions()))
+        list(read_documents(ItemFiles(tmp_path), item, TextOptions()))
 
 
 # ----------------------------------------------------------------------------------------- CSV

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from preprocess.errors import SampleError
+from preprocess.item_contents import ItemFiles
 from preprocess.tables.options import TableOptions
 from preprocess.tables.read import read_blocks
 from preprocess.texts import from_arrow, shared_values
@@ -88,7 +89,7 @@ KINDS = [
 def documents_in(path: Path, options: TextOptions) -> Iterator[Documents]:
     listing = list_texts(path, options)
     for item in listing.splits["train"]:
-        yield from read_documents(listing.root, item, options)
+        yield from read_documents(ItemFiles(listing.root), item, options)
 
 
 AS_JSON = ["parquet fixed prefixes", "arrow list", "arrow list view"]
@@ -113,7 +114,7 @@ def test_tables_read_such_rows_alike(kind: str, tmp_path: Path) -> None:
     listing = list_texts(path, TextOptions())
     count = 0
     for item in listing.splits["train"]:
-        for block in read_blocks(listing.root, item, TableOptions()):
+        for block in read_blocks(ItemFiles(listing.root), item, TableOptions()):
             assert block.table is not None
             column = block.table.column("text")
             held = column.cast(pa.large_string()) if kind == "arrow view" else column

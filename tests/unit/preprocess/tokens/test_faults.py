@@ -15,6 +15,7 @@ from loaders import FormatError, open_tokens
 from loaders.format.spec import read_manifest
 from preprocess.cli import prep
 from preprocess.errors import SampleError
+from preprocess.item_contents import ItemFiles
 from preprocess.texts import from_arrow as text_tables
 from preprocess.texts.read import TextOptions, list_texts, read_documents
 from preprocess.threads import InOrder, Stopped
@@ -58,7 +59,7 @@ def test_plain_text_has_no_keys(options: dict[str, Any], key: str, tmp_path: Pat
     chosen = TextOptions(**options)
     listing = list_texts(tmp_path / "source", chosen)
     with pytest.raises(SampleError, match=f"plain text, which has no key {key}"):
-        list(read_documents(listing.root, listing.splits["train"][0], chosen))
+        list(read_documents(ItemFiles(listing.root), listing.splits["train"][0], chosen))
 
 
 def test_a_tokenizer_file_with_an_unusual_name_leaves_a_dataset_that_opens(tmp_path: Path) -> None:
@@ -126,7 +127,7 @@ def test_a_quote_that_never_closes_is_named_before_the_whole_table_is_in_memory(
     options = TextOptions(max_document_nbytes=1_000_000)
     listing = list_texts(tmp_path / "source", options)
     with pytest.raises(SampleError, match=r"line 3: a record of more than [\d,]+ bytes") as caught:
-        list(read_documents(listing.root, listing.splits["train"][0], options))
+        list(read_documents(ItemFiles(listing.root), listing.splits["train"][0], options))
     held = int(caught.value.reason.partition("more than ")[2].partition(" ")[0].replace(",", ""))
     assert held < 12_000_000
 
