@@ -3,8 +3,9 @@
 import glob
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,6 +33,7 @@ from preprocess.output import hold
 from preprocess.plan import Plan, RunOptions
 from preprocess.receipt import Receipt
 from preprocess.recorded import Moved, Recorded
+from preprocess.repair_cause import cause_and_remedy, other_contents
 from preprocess.report import Report, read_aside
 from preprocess.room import check_room, saying_what_is_wanted
 from preprocess.run import report_of
@@ -229,8 +231,9 @@ class _Repair:
         runs = read_record(self.root / ITEMS)
         if runs is None:
             return f" (or it was appended to: {ITEMS}, which would say so, is missing)"
-        found = compare_items(plan.listing, runs)
-        return f" ({found.names})" if found.names else ""
+        names = compare_items(plan.listing, runs).names
+        names = names or other_contents(plan, self.root, self.workers)
+        return f" ({names})" if names else ""
 
     def _rewrite(self, plan: Plan, options: RunOptions, on_progress: OnProgress, /) -> Report:
         """Write the bad shards of a plan, compare them, and put them in place: a `Runner`."""
@@ -247,12 +250,14 @@ class _Repair:
         with saying_what_is_wanted(self.root, lambda: nbytes):
             (self.staging / WORK).mkdir(parents=True, exist_ok=True)
             receipts = write_shards(tasks, backend, workers, on_progress)
-        for receipt in receipts:
-            self._expect_bytes(receipt)
-        for name, data in plan.extras.items():
-            promised = self.manifest.extras.get(name)
-            if promised != (len(data), crc32c_digits(data)):
-                raise self._changed(name)
+        others = chain.from_iterable(map(self._other_bytes, receipts))
+        others = chain(others, self._other_extras(plan.extras))
+        if (other := next(others, None)) is not None:
+            keys = {item.key for task in tasks for item in task.items}
+            raise SourceError(
+                f"{self.source}: gives other bytes for {other} than {self.root} was made with: "
+                f"{cause_and_remedy(plan, self.root, keys, workers)}"
+            )
         for file in self.bad:
             name = file.path.relative_to(self.root).as_posix()
             if file.shard is not None:
@@ -262,21 +267,21 @@ class _Repair:
                 self._put(name, plan.extras[name])
         return report_of(plan, options, self.manifest, ())
 
-    def _expect_bytes(self, receipt: Receipt) -> None:
+    def _other_bytes(self, receipt: Receipt) -> Iterator[str]:
+        """Yield what a shard has otherwise than the dataset."""
         split = self.manifest.splits[receipt.split]
         if receipt.count != split.counts[receipt.index]:
-            raise self._changed(f"shard {receipt.index} of {receipt.split}")
+            yield f"shard {receipt.index} of {receipt.split}"
         for column, (name, nbytes, crc32c) in receipt.files.items():
             files = split.files[column]
             if (nbytes, crc32c) != (files.nbytes[receipt.index], files.crc32c[receipt.index]):
-                raise self._changed(name)
+                yield name
 
-    def _changed(self, name: str) -> SourceError:
-        return SourceError(
-            f"{self.source}: gives other bytes for {name} than {self.root} was made with: an item "
-            "was changed, or another version of a library reads it; nothing was put in place; give "
-            "the source as it was, or prepare it again with --overwrite"
-        )
+    def _other_extras(self, extras: Mapping[str, bytes]) -> Iterator[str]:
+        """Yield the files beside the shards that are others than the dataset's."""
+        for name, data in extras.items():
+            if self.manifest.extras.get(name) != (len(data), crc32c_digits(data)):
+                yield name
 
     def _put(self, name: str, data: bytes) -> None:
         write_atomically(self._free(self.root / name), data, work=self.root / WORK)

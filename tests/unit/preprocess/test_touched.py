@@ -1,17 +1,23 @@
 """A source whose times are others: known by what its files hold, refused by name if that is other.
 
-Copied without its times, cloned, restored: the same command, and `--append`.
+Copied without its times, cloned, restored: the same command, `--append` and `prep repair`.
 """
 
+import json
 import os
+import random
 import shutil
 from pathlib import Path
 
 import pytest
 
+from loaders.format.promised import promised_files
+from loaders.format.spec import read_manifest
+from preprocess.errors import SourceError
+from preprocess.repair import repair_dataset
 from tests.contents import assert_contents, recorded_items, rewritten, write_as_it_was
 from tests.recipes import read_tree
-from tests.small_datasets import KINDS, asked_for, prepare, write_source
+from tests.small_datasets import KINDS, asked_for, damage, prepare, write_source
 from tests.token_commands import call
 
 NOTE = "written to since, with the same content as before: "
@@ -162,3 +168,55 @@ def test_without_checksums_a_touched_source_is_another(
     assert code == 0, said
     known = {bool(item.contents) for item in recorded_items(tmp_path / "out")}
     assert known == ({True, False} if words else {False})
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_repair_takes_a_source_with_other_times_and_names_what_has_changed(
+    kind: str, tmp_path: Path
+) -> None:
+    source, out = write_source(kind, tmp_path), tmp_path / "out"
+    prepare(kind, "tensor", source, out)
+    whole = read_tree(out)
+    touch(source, tmp_path / "masks")
+    bad = [file.path for file in promised_files(out, read_manifest(out)) if file.shard is not None]
+    for path in bad:
+        damage(path, random.Random(str(path)))
+
+    assert call("repair", out, source).exit_code == 0
+    assert read_tree(out) == whole
+
+    for path in bad:
+        path.unlink(missing_ok=True)
+    damaged = read_tree(out)
+    changed = next(path for path in sorted(source.rglob("*")) if is_good(path))
+    time, data = changed.stat().st_mtime_ns, changed.read_bytes()
+    at = next((data.index(word) for word in (b"dog", b"red") if word in data), len(data) // 2)
+    write_as_it_was(changed, data[:at] + b"7" + data[at + 1 :], time)
+    with pytest.raises(SourceError, match=rf"{changed.relative_to(source)} has other content"):
+        repair_dataset(out, source)
+    assert read_tree(out) == damaged
+
+
+def test_a_repair_by_another_version_of_a_library_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from preprocess.images import recipe
+
+    source, out = write_source("images", tmp_path), tmp_path / "out"
+    prepare("images", "tensor", source, out)
+    next(out.rglob("*image_24.npy")).unlink()
+    fitted = recipe.fit_sizes
+
+    def otherwise(*given: object, **options: object) -> list[object]:
+        return [255 - image for image in fitted(*given, **options)]  # type: ignore[arg-type]
+
+    monkeypatch.setattr(recipe, "fit_sizes", otherwise)
+    said = "all files that it comes from hold what they held, so another version of a library reads"
+    with pytest.raises(SourceError, match=rf"image_24.npy than .*{said}.* that report.json names"):
+        repair_dataset(out, source)
+
+    rewritten(out, lambda line: line[:-1])
+    said = "an item was changed, or another version of a library reads it"
+    with pytest.raises(SourceError, match=said):
+        repair_dataset(out, source)
+    assert json.loads((out / "report.json").read_bytes())["tools"]
