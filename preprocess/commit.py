@@ -22,6 +22,7 @@ from loaders.format.files import (
 )
 from loaders.format.spec import Manifest
 from loaders.format.split_spec import ShardFiles, SplitSpec
+from preprocess.contents import NOT_READ
 from preprocess.errors import SourceError, output_error
 from preprocess.item_record import record_lines
 from preprocess.items import printable
@@ -187,6 +188,20 @@ def with_contents(plan: Plan, receipts: Sequence[Receipt]) -> Plan:
         found = receipt.contents or [()] * receipt.items
         contents.setdefault(receipt.split, []).extend(found)
     return replace(plan, contents=contents)
+
+
+def read_differently(plan: Plan) -> str | None:
+    """Name an item that several splits have read, and that did not hold the same each time."""
+    splits = [items for items in plan.listing.splits.values() if items]
+    if len({items[0].key for items in splits}) == len(splits):
+        return None  # each has items of its own
+    read = [contents for contents in plan.contents.values() if contents]
+    fresh = max(map(len, read), default=0)
+    for number, item in enumerate(splits[0][-fresh:] if fresh else ()):
+        found = {contents[number] for contents in read}
+        if len({sums for sums in found if sums and NOT_READ not in sums}) > 1:
+            return item.key
+    return None
 
 
 def commit(plan: Plan, manifest: Manifest, report: Report) -> None:

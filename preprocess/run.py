@@ -6,10 +6,18 @@ from dataclasses import replace
 from typing import Protocol
 
 from loaders.format.spec import Manifest
-from preprocess.commit import build_manifest, commit, read_skipped, with_contents, write_skipped
+from preprocess.commit import (
+    build_manifest,
+    commit,
+    read_differently,
+    read_skipped,
+    with_contents,
+    write_skipped,
+)
 from preprocess.errors import SourceError
 from preprocess.fatal import without_fatal
 from preprocess.interrupts import ended_once
+from preprocess.items import printable
 from preprocess.output import (
     claim,
     clear_finished,
@@ -22,6 +30,7 @@ from preprocess.recipe import REDONE
 from preprocess.removal import remove_dataset
 from preprocess.report import Report
 from preprocess.room import check_room, saying_what_is_wanted
+from preprocess.staged import settle
 from preprocess.stats import merge_tallies
 from preprocess.task import ShardTask, read_receipt, retract
 from preprocess.workers import OnProgress, write_shards
@@ -89,18 +98,18 @@ def _run(plan: Plan, options: RunOptions, on_progress: OnProgress) -> Report:
         finished = plan.before is None and not any(receipt.count for receipt in receipts)
         skipped = write_skipped(plan, receipts)
         manifest = build_manifest(plan, receipts)
-        refusal = plan.recipe.refusal(_tallies(manifest)) if plan.before is None else None
-        if refusal is not None:
-            remove_dataset(plan.out)
+        plan = with_contents(plan, receipts)
+        if (refusal := _refusal(plan, manifest)) is not None:
+            _take_back(plan)
             finished = True
-            raise SourceError(f"{plan.listing.name}: {refusal}; no dataset is written")
+            raise SourceError(f"{plan.listing.name}: {refusal}")
         report = replace(
             report_of(plan, options, manifest, skipped),
             seconds=time.perf_counter() - start,
             made=sum(receipt.count for receipt in fresh),
             backend=backend,
         )
-        commit(with_contents(plan, receipts), manifest, report)
+        commit(plan, manifest, report)
         finished = True
     finally:
         held.release(finished=finished)
@@ -118,6 +127,32 @@ def _look_for_receipts(plan: Plan, owner: str) -> tuple[list[Receipt], list[Shar
         else:
             kept.append(receipt)
     return kept, pending
+
+
+def _refusal(plan: Plan, manifest: Manifest) -> str | None:
+    """Say why what was made is of no use, if it is not, and what becomes of it."""
+    if plan.before is not None:
+        kept = "nothing is added"
+    elif (refusal := plan.recipe.refusal(_tallies(manifest))) is not None:
+        return f"{refusal}; no dataset is written"
+    else:
+        kept = "no dataset is written"
+    changed = read_differently(plan)
+    if changed is None:
+        return None
+    names = " and ".join(plan.listing.splits)
+    return (
+        f"{printable(changed)} changed while it was prepared: {names} were read from other bytes; "
+        f"{kept}; give the same command again"
+    )
+
+
+def _take_back(plan: Plan) -> None:
+    """Remove what was made."""
+    if plan.before is None:
+        remove_dataset(plan.out)
+    else:
+        settle(plan.out, plan.before.manifest)
 
 
 def _tallies(manifest: Manifest) -> dict[str, tuple[int, ...]]:

@@ -9,11 +9,16 @@ from typing import Any
 import pytest
 
 from loaders.errors import FormatError
+from preprocess.item_contents import ItemFiles
 from preprocess.item_record import read_record
+from preprocess.items import Item
 from preprocess.tables.options import TableOptions
 from preprocess.tables.prepare import table_to_shards
-from tests.contents import assert_contents, recorded_items, rewritten
+from tests.contents import assert_contents, recorded_items, rewritten, write_as_it_was
+from tests.recipes import read_tree
 from tests.small_datasets import KINDS, Made, prepare, write_source
+from tests.token_commands import call, write_jsonl
+from tests.tokenizers_made import make_bpe
 
 
 @pytest.mark.parametrize("container", ["tensor", "zarr"])
@@ -92,3 +97,52 @@ def test_records_without_checksums_are_read(made: Made, tmp_path: Path) -> None:
     (tmp_path / "items.jsonl").write_bytes((out / "items.jsonl").read_bytes())
     rewritten(tmp_path, lambda line: line[:-1])
     assert recorded_items(tmp_path) == [item._replace(contents=()) for item in whole]
+
+
+def test_a_file_that_splits_read_differently_is_refused_and_nothing_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_bpe(tmp_path / "bpe")
+    for name in "ab":
+        write_jsonl(tmp_path / f"in/{name}.jsonl", [f"{name} {n}" for n in range(40)])
+    changed = tmp_path / "in/b.jsonl"
+    whole, status = changed.read_bytes(), changed.stat()
+    opened = ItemFiles.open
+
+    def open_once_more(files: ItemFiles, item: Item) -> Any:
+        if files.contents([item]) == () and item.key != "b.jsonl":  # the first of a split
+            data = whole if changed.read_bytes() != whole else whole.replace(b"b 7", b"b 8")
+            write_as_it_was(changed, data, status.st_mtime_ns)
+        return opened(files, item)
+
+    words = ("--tokenizer", tmp_path / "bpe", "--validation", "0.5", "--workers", "1")
+    command = ("tokens", tmp_path / "in", tmp_path / "out", *words, "--engine", "transformers")
+    with monkeypatch.context() as patch:
+        patch.setattr(ItemFiles, "open", open_once_more)
+        refused = call(*command)
+    assert refused.exit_code == 1
+    said = "b.jsonl changed while it was prepared: train and validation were read from other bytes"
+    assert said in refused.stderr
+    assert not list((tmp_path / "out").rglob("*"))
+
+    write_as_it_was(changed, whole, status.st_mtime_ns)
+    assert call(*command).exit_code == 0
+    assert_contents(tmp_path / "out", tmp_path / "in")
+
+    # What is new may change too: then the dataset is as it was.
+    before = read_tree(tmp_path / "out")
+    items = (tmp_path / "out/items.jsonl").read_bytes()
+    changed = tmp_path / "in/c.jsonl"
+    changed.write_bytes(whole)
+    status = changed.stat()
+    with monkeypatch.context() as patch:
+        patch.setattr(ItemFiles, "open", open_once_more)
+        refused = call(*command, "--append")
+    assert refused.exit_code == 1
+    assert "c.jsonl changed while it was prepared" in refused.stderr
+    assert "nothing is added; give the same command again" in refused.stderr
+    assert read_tree(tmp_path / "out") == before
+    assert (tmp_path / "out/items.jsonl").read_bytes() == items
+    write_as_it_was(changed, whole, status.st_mtime_ns)
+    assert call(*command, "--append").exit_code == 0
+    assert len(assert_contents(tmp_path / "out", tmp_path / "in")) == 6
