@@ -26,7 +26,7 @@ from preprocess.errors import OutputError
 from preprocess.output import hold
 from preprocess.plan import RunOptions
 from preprocess.run import run
-from tests.crash.bomb import KILLED, arm, difference, in_child
+from tests.crash.bomb import KILLED, arm, difference, finish_in_child, in_child
 from tests.file_limit import limit_files
 from tests.recipes import DigestRecipe, plan_digests, read_tree, row_nbytes
 
@@ -92,7 +92,7 @@ def hinder_and_finish(
     if clear:
         expected = {(folder / MANIFEST).read_bytes(): folder for folder in (work / "before", whole)}
         compare(out, expected[(out / MANIFEST).read_bytes()])
-    if in_child(partial(append, container, source, out)):
+    if finish_in_child(partial(append, container, source, out), work):
         raise RuntimeError("the same command again has failed")
     compare(out, whole)
     if (out / WORK).exists():

@@ -24,7 +24,7 @@ from loaders.format.promised import promised_files
 from loaders.format.spec import read_manifest
 from preprocess.removal import REMOVED
 from tests.crash import append_bomb, bomb, table_bomb, token_bomb, token_run
-from tests.crash.bomb import difference, in_child
+from tests.crash.bomb import difference, finish_in_child, in_child
 from tests.crash.disk import Call, Disk, Recorder, read_calls, read_names, write_calls
 from tests.recipes import read_tree
 
@@ -124,7 +124,7 @@ def finish(run: Callable[[Path], None], root: Path, whole: dict[str, bytes]) -> 
     Raises:
         RuntimeError: It failed, or left something else.
     """
-    if code := in_child(partial(run, root / "out")):
+    if code := finish_in_child(partial(run, root / "out"), root):
         raise RuntimeError(f"the same command ended with {code}")
     if (found := read_tree(root / "out")) != whole:
         raise RuntimeError(difference(found, whole))

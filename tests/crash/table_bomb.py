@@ -4,7 +4,8 @@
 
 As `tests.crash.bomb`, for rows that are parsed, split and shuffled: whatever call the run ends at,
 the same command must leave the bytes of a run that nobody stopped, and nothing beside them. With
-"overwrite", each run overwrites a dataset of another order.
+"overwrite", each run overwrites a dataset of another order. STRIDE 0 stands for the first and the
+last call of each place in the code.
 """
 
 import sys
