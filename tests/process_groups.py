@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.waiting import SECONDS
+
 _START = """
 import json, os, sys, threading
 from datetime import timedelta
@@ -13,7 +15,7 @@ torch.set_num_threads(1)
 rank, world, rendezvous, *arguments = sys.argv[1:]
 dist.init_process_group(
     "gloo", init_method=f"file://{rendezvous}", rank=int(rank), world_size=int(world),
-    timeout=timedelta(seconds=60),
+    timeout=timedelta(minutes=10),
 )
 """
 
@@ -26,9 +28,6 @@ assert left == [threading.main_thread()], left
 sys.stderr.flush()
 os._exit(0)
 """
-
-_SECONDS = 120
-"""Until a group that does not end is a failure."""
 
 
 def run_group(folder: Path, body: str, world: int, arguments: list[list[str]]) -> None:
@@ -51,7 +50,7 @@ def run_group(folder: Path, body: str, world: int, arguments: list[list[str]]) -
     ]
     try:
         for rank, child in enumerate(children):
-            _, errors = child.communicate(timeout=_SECONDS)
+            _, errors = child.communicate(timeout=SECONDS)
             assert child.returncode == 0, f"rank {rank} ended with {child.returncode}: {errors}"
     finally:
         for child in children:

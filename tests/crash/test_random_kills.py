@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import SECONDS
+
 ROOT = Path(__file__).parents[2]
-SECONDS = 600
-"""Beyond any machine's load; what is waited for ends by itself."""
 
 SCRIPT = """
 import sys

@@ -27,10 +27,9 @@ from tests.recipes import (
     row_nbytes,
     write_items,
 )
+from tests.waiting import SECONDS
 
 ROOT = Path(__file__).parents[2]
-SECONDS = 120
-"""Beyond any machine's load; what is waited for ends by itself."""
 
 
 def start(script: str, *arguments: str | Path) -> subprocess.Popen[bytes]:
@@ -45,7 +44,7 @@ def start(script: str, *arguments: str | Path) -> subprocess.Popen[bytes]:
 
 def output_of(script: str, *arguments: str | Path) -> str:
     process = start(script, *arguments)
-    stdout, stderr = process.communicate(timeout=5 * SECONDS)
+    stdout, stderr = process.communicate(timeout=SECONDS)
     assert process.returncode == 0, stderr.decode()
     return stdout.decode()
 

@@ -11,6 +11,7 @@ from loaders import Loader, open_dataset
 from loaders.ahead import usable_processors
 from tests.picture_stores import WAYS, prepare_in_all_ways
 from tests.process_groups import run_group
+from tests.waiting import SECONDS
 
 COUNT = 31
 STEPS = 2
@@ -49,7 +50,7 @@ for name, path in made.items():
     gc.collect()
     for thread in threading.enumerate():  # those that decode end with their dataset
         if thread.name.startswith("prep-"):
-            thread.join(60)
+            thread.join({SECONDS})
 with open(out, "w") as file:
     json.dump(found, file)
 """

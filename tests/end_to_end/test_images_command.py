@@ -18,6 +18,7 @@ import pytest
 from loaders.format.spec import read_manifest
 from tests.synthetic import encode_image, smooth_image, write_damaged, write_image_tree
 from tests.token_commands import call
+from tests.waiting import SECONDS
 
 PREP = (sys.executable, "-c", "from preprocess.cli import prep; prep()")
 
@@ -33,7 +34,7 @@ def prep(
         capture_output=True,
         encoding="utf-8",
         errors="surrogateescape",
-        timeout=60,
+        timeout=SECONDS,
     )
 
 
@@ -206,7 +207,7 @@ def shell(command: str, cwd: Path) -> subprocess.CompletedProcess[str]:
         check=False,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=SECONDS,
     )
 
 
@@ -279,7 +280,7 @@ def test_stopping_ends_in_one_line_without_orphans_and_the_same_command_complete
                 break
         # Ctrl-C reaches the whole group; a container or a batch system ends the parent alone.
         (os.killpg if number == signal.SIGINT else os.kill)(run.pid, number)
-        printed, said = run.communicate(timeout=60)
+        printed, said = run.communicate(timeout=SECONDS)
         left = running_in(run.pid)
     assert (run.returncode, printed) == (code, "")
     assert said == "interrupted; finished shards are kept, the same command goes on from there\n"

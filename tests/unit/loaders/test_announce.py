@@ -16,6 +16,7 @@ from loaders.stretches import Stretches, joined, split_by_shard
 from tests.page_cache import drop, resident
 from tests.table_stores import write_people
 from tests.token_stores import write_chat, write_fixed, write_packed, write_stream
+from tests.waiting import SECONDS
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="announces on Linux alone")
 
@@ -99,7 +100,7 @@ def test_what_is_announced_is_read_and_nothing_else(tmp_path: Path) -> None:
     mapped = map_file(path, size)
     will_need(mapped[3_000_001 : 3_000_001 + (1 << 20)])
     deadline = threading.Event()
-    for _ in range(100):
+    for _ in range(20 * SECONDS):
         if resident(path, 3_000_001) and resident(path, 4_000_000):
             break
         deadline.wait(0.05)

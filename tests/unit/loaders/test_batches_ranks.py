@@ -5,6 +5,7 @@ import torch
 
 from loaders import Loader, SelectionError, open_dataset
 from loaders.ahead import run_ahead
+from tests.waiting import SECONDS
 
 
 def per_rank(ds, world_size: int, batch_size: int, **options) -> list[list[dict]]:
@@ -85,7 +86,7 @@ def test_large_batches_are_gathered_by_two_threads_and_small_ones_by_one(
     meet = threading.Barrier(threads)
 
     def work(block: int) -> int:
-        meet.wait(timeout=30)  # returns only when as many threads are here
+        meet.wait(timeout=SECONDS)  # returns only when as many threads are here
         names.add(threading.current_thread().name)
         return block
 

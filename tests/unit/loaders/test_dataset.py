@@ -23,6 +23,7 @@ from loaders import (
 )
 from loaders.format.containers import CONTAINERS
 from loaders.format.spec import FORMAT_VERSION, read_manifest
+from tests.waiting import SECONDS
 
 
 def stored_rows(ds: ShardDataset, name: str) -> np.ndarray:
@@ -151,7 +152,7 @@ def test_a_dataset_opened_and_read_travels_to_other_processes(
     queue = context.Queue()
     process = context.Process(target=_keys_of, args=(ds, queue))
     process.start()
-    assert queue.get(timeout=60) == expected
+    assert queue.get(timeout=SECONDS) == expected
     process.join()
 
 
@@ -268,5 +269,5 @@ def test_more_shards_than_file_descriptors_can_be_mapped(make_dataset) -> None:
     queue = context.Queue()
     process = context.Process(target=_read_with_few_descriptors, args=(path, queue))
     process.start()
-    assert queue.get(timeout=60) == 18
+    assert queue.get(timeout=SECONDS) == 18
     process.join()

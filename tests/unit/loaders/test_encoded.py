@@ -41,6 +41,7 @@ from loaders.format.spec import read_manifest
 from loaders.residency import estimate_residency
 from preprocess import ImageOptions, RunOptions, images_to_shards
 from tests.synthetic import encode_image, smooth_image
+from tests.waiting import SECONDS
 
 COUNT = 11
 BLOSC = Encoding(codec="blosc-lz4", level=5)
@@ -463,7 +464,7 @@ def test_each_number_is_worked_on_once_by_several_threads() -> None:
 
     def work(number: int) -> None:
         if number < meeting.parties:
-            meeting.wait(60)  # passes only where two are at work at a time
+            meeting.wait(SECONDS)  # passes only where two are at work at a time
         seen.append(number)
 
     for count in (0, 1, 50):

@@ -18,9 +18,7 @@ from preprocess import ImageOptions, images_to_shards
 from tests.synthetic import write_image_tree
 from tests.table_stores import write_people
 from tests.token_stores import write_stream
-
-_SECONDS = 20
-"""Until an event that does not come is a failure."""
+from tests.waiting import SECONDS
 
 
 @pytest.fixture(autouse=True)
@@ -29,7 +27,7 @@ def _no_threads_of_other_tests() -> None:
     gc.collect()
     for thread in threading.enumerate():
         if thread.name.startswith("prep-"):
-            thread.join(_SECONDS)
+            thread.join(20)
 
 
 def through_ring(loader: Loader, threads: int = 4) -> Loader:
@@ -171,7 +169,7 @@ def test_the_next_batch_is_begun_while_a_piece_of_the_first_still_runs(
         if "image" not in buffers:
             return
         if order.index(int(indices[0])) == 0:
-            waited.append(next_begun.wait(_SECONDS))
+            waited.append(next_begun.wait(SECONDS))
         elif order.index(int(indices[0])) == 3:  # the last of the second batch
             next_begun.set()
 
@@ -198,7 +196,7 @@ def test_an_error_in_a_piece_is_raised_when_no_other_piece_runs_any_more(
             raise ShardsError("piece 3")
         if number == 4:  # of the same batch, and slower than the one that fails
             running.add(number)
-            seen.append(failed.wait(_SECONDS) and release.wait(_SECONDS))
+            seen.append(failed.wait(SECONDS) and release.wait(SECONDS))
             running.discard(number)
 
     batches = iter(through_ring(Loader(Watched(datasets["images"], before), 3, shuffle=False), 3))

@@ -15,9 +15,7 @@ from hypothesis import strategies as st
 
 from loaders.ahead import run_ahead
 from loaders.line import Groups, Line, Worker
-
-SECONDS = 600
-"""Beyond any machine's load; what is waited for ends by itself."""
+from tests.waiting import SECONDS
 
 
 def _names() -> list[str]:

@@ -8,6 +8,7 @@ import pytest
 from loaders import SelectionError, estimate_residency, local_ranks, open_dataset
 from loaders.decode_threads import DecodeThreads
 from tests.benchmarks.device_set import write_images
+from tests.waiting import SECONDS
 
 TOLD = "LOCAL_WORLD_SIZE"
 
@@ -63,7 +64,7 @@ def test_as_many_threads_decode_as_are_a_ranks_share(
     told: str, threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(TOLD, told)
-    together = threading.Barrier(threads, timeout=60)
+    together = threading.Barrier(threads, timeout=SECONDS)
     seen: Counter[int] = Counter()
 
     def work(_: int) -> None:

@@ -32,6 +32,7 @@ from tests.table_stores import (
     write_table,
 )
 from tests.token_stores import write_stream
+from tests.waiting import SECONDS
 
 COUNT = 50
 
@@ -222,7 +223,7 @@ def test_a_table_opened_and_read_travels_to_other_processes(path: Path, method: 
     queue = context.Queue()
     process = context.Process(target=_numbers_of, args=(ds, queue))
     process.start()
-    found = queue.get(timeout=60)
+    found = queue.get(timeout=SECONDS)
     process.join()
     assert found == expected
     data = pickle.dumps(ds)

@@ -29,6 +29,7 @@ from tests.token_stores import (
     write_store,
     write_stream,
 )
+from tests.waiting import SECONDS
 
 SHARDS = [[[5, 6, 7], [], [8, 9]], [], [[]], [[10, 11, 12, 13], [14]]]
 DOCUMENTS = [document for shard in SHARDS for document in shard]
@@ -222,7 +223,7 @@ def test_a_view_opened_and_read_travels_to_other_processes(tmp_path: Path, metho
     queue = context.Queue()
     process = context.Process(target=_read, args=(documents, queue))
     process.start()
-    assert queue.get(timeout=60) == [5, 6, 7, 10, 11, 12, 13]
+    assert queue.get(timeout=SECONDS) == [5, 6, 7, 10, 11, 12, 13]
     process.join()
 
 

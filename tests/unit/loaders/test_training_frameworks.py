@@ -16,6 +16,7 @@ import pytest
 import torch
 
 from loaders import Loader, Mix, Normalize, Weighted, open_dataset
+from tests.waiting import SECONDS
 
 SIZE = 32
 SAMPLES = 18
@@ -180,6 +181,6 @@ def test_a_loader_goes_to_another_process(dataset: Any) -> None:
     keys_of(loader)
     process = context.Process(target=_keys_elsewhere, args=(loader, queue))
     process.start()
-    found = queue.get(timeout=60)
+    found = queue.get(timeout=SECONDS)
     process.join()
     assert found == keys_of(loader)

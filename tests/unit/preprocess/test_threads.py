@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from preprocess.threads import InOrder, Stopped
+from tests.waiting import SECONDS
 
 
 @given(order=st.permutations(range(12)), workers=st.integers(1, 4))
@@ -30,17 +31,17 @@ def test_nobody_stores_while_another_does_and_its_thread_stores_what_waits() -> 
     def store(number: int) -> None:
         if number == 0:
             started.set()
-            assert go_on.wait(60)
+            assert go_on.wait(SECONDS)
         stored.append((number, threading.get_ident()))
 
     line = InOrder(store)
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(line.put, 0, 0)
-        assert started.wait(60)
+        assert started.wait(SECONDS)
         line.put(1, 1)  # returns at once
         assert stored == []
         go_on.set()
-        first.result(60)
+        first.result(SECONDS)
     assert [number for number, _ in stored] == [0, 1]
     assert len({thread for _, thread in stored}) == 1
 
@@ -73,18 +74,18 @@ def test_close_returns_only_when_no_thread_stores_any_more() -> None:
 
     def store(number: int) -> None:
         started.set()
-        assert go_on.wait(60)
+        assert go_on.wait(SECONDS)
         stored.append(number)
 
     line = InOrder(store)
     with ThreadPoolExecutor(2) as pool:
         pool.submit(line.put, 0, 0)
-        assert started.wait(60)
+        assert started.wait(SECONDS)
         line.put(1, 1)
         closed = pool.submit(line.close)
         assert not closed.done()
         go_on.set()
-        closed.result(60)
+        closed.result(SECONDS)
     assert stored == [0]
 
 

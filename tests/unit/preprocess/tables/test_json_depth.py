@@ -13,9 +13,7 @@ from hypothesis import strategies as st
 from preprocess.tables import json_depth
 from preprocess.tables.json_depth import may_be_deep
 from preprocess.texts.lines import find_lines
-
-SECONDS = 600
-"""Beyond any machine's load; what is waited for ends by itself."""
+from tests.waiting import SECONDS
 
 
 @pytest.mark.parametrize(

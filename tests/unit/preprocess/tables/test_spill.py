@@ -27,6 +27,7 @@ from preprocess.tables.raw_block import RawBlock
 from preprocess.tables.scan import spill, spill_parts
 from preprocess.tables.spill import Origin, open_block, write_block
 from preprocess.tables.work import SPILL, claim_work, hold_work, work_folder
+from tests.waiting import SECONDS
 
 
 def make_block(key: str, first: int, values: list[str | None], **more: list[int]) -> Block:
@@ -77,7 +78,7 @@ def test_blocks_are_numbered_in_the_order_of_the_input_whichever_is_made_first(
     later_is_made = threading.Event()
 
     def first() -> Block:
-        assert later_is_made.wait(60)
+        assert later_is_made.wait(SECONDS)
         return make_block("a.csv", 2, ["x", None])
 
     def second() -> Block:

@@ -21,6 +21,7 @@ from preprocess.texts.read import TextOptions, list_texts, read_documents
 from preprocess.threads import InOrder, Stopped
 from preprocess.tokens.options import TokenOptions
 from tests.tokenizers_made import make_bpe
+from tests.waiting import SECONDS
 
 
 def prepare(tmp_path: Path, *options: str) -> Result:
@@ -156,27 +157,30 @@ def test_few_parts_wait_while_the_disk_is_slow() -> None:
 
     def store(part: int) -> None:
         started.set()
-        assert go_on.wait(60)
+        assert go_on.wait(SECONDS)
 
     line = InOrder(store)
     handed = []
+    begun = threading.Event()
 
     def make() -> None:
         for part in range(1, 50):
             line.put(0, part, last=part == 49)
             handed.append(part)
+            begun.set()
 
     storing = threading.Thread(target=line.put, args=(0, 0), kwargs={"last": False})
     storing.start()
-    assert started.wait(60)
+    assert started.wait(SECONDS)
     making = threading.Thread(target=make)
     making.start()
+    assert begun.wait(SECONDS)
     making.join(0.5)  # as many as are let in
     assert 1 <= len(handed) <= 4
     go_on.set()
     line.wait(1)
-    making.join(60)
-    storing.join(60)
+    making.join(SECONDS)
+    storing.join(SECONDS)
     assert len(handed) == 49
 
 

@@ -14,6 +14,7 @@ from preprocess.errors import SourceError
 from preprocess.tokens.tokenizer import TextTokenizer
 from preprocess.tokens.tokenizer_source import find_tokenizer
 from tests.tokenizers_made import LINES, make_bpe, make_unigram, make_wordpiece
+from tests.waiting import SECONDS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -276,6 +277,6 @@ def test_the_module_loads_no_heavy_package() -> None:
         "print(sorted({'torch', 'transformers', 'tokenizers', 'pyarrow'} & set(sys.modules)))"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=SECONDS
     )
     assert done.stdout.strip() == "[]"

@@ -25,6 +25,7 @@ from preprocess.tokens.tokenizer_source import find_tokenizer
 from preprocess.tokens.tokenizer_tiktoken import TiktokenFile, is_tiktoken, name_tokenizer
 from tests.token_commands import call, prepare, stored, write_jsonl
 from tests.tokenizers_made import LINES, make_bpe
+from tests.waiting import SECONDS
 
 SPECIALS = 2
 """Special tokens at the head of the made BPE, which a tiktoken file does not have."""
@@ -248,7 +249,7 @@ def test_torch_is_not_loaded(ranks: Path) -> None:
         "print('torch' in sys.modules)"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=SECONDS
     )
     assert done.stdout.strip() == "False"
 
