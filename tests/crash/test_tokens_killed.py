@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-from itertools import count
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from preprocess.tokens.prepare import tokens_to_shards
 from tests.crash.children import SECONDS, output_of
 from tests.recipes import read_tree
 from tests.tokenizers_made import LINES, make_bpe
+from tests.waiting import until
 
 PREP = [sys.executable, "-c", "from preprocess.cli import prep; prep()"]
 
@@ -105,9 +105,7 @@ def test_an_interrupt_keeps_finished_shards_and_the_same_command_goes_on(
         stderr=subprocess.PIPE,
         text=True,
     ) as run:
-        for _ in count():  # until the first shard is finished
-            if run.poll() is not None or any((tmp_path / "out").glob("train/*.tokens.npy")):
-                break
+        until(lambda: any((tmp_path / "out").glob("train/*.tokens.npy")), run)
         os.killpg(run.pid, signal.SIGINT)
         printed, said = run.communicate(timeout=SECONDS)
     assert (run.returncode, printed) == (130, "")

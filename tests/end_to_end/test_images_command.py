@@ -8,7 +8,6 @@ import subprocess
 import sys
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ import pytest
 from loaders.format.spec import read_manifest
 from tests.synthetic import encode_image, smooth_image, write_damaged, write_image_tree
 from tests.token_commands import call
-from tests.waiting import SECONDS
+from tests.waiting import SECONDS, until
 
 PREP = (sys.executable, "-c", "from preprocess.cli import prep; prep()")
 
@@ -275,9 +274,8 @@ def test_stopping_ends_in_one_line_without_orphans_and_the_same_command_complete
     words = ["images", "photos", "out", "--sizes", "256", "--shard-size", "1MB"]
     words += ["--backend", backend, "--workers", "2"]
     with start(words, tmp_path) as run:
-        for _ in count():  # until the first shard is finished: then every worker is at work
-            if run.poll() is not None or any((tmp_path / "out").glob("train/*.key.npy")):
-                break
+        # Once the first shard is finished every worker is at work.
+        until(lambda: any((tmp_path / "out").glob("train/*.key.npy")), run)
         # Ctrl-C reaches the whole group; a container or a batch system ends the parent alone.
         (os.killpg if number == signal.SIGINT else os.kill)(run.pid, number)
         printed, said = run.communicate(timeout=SECONDS)
