@@ -18,6 +18,7 @@ from typing import Any, Final
 from loaders.errors import FormatError, MissingShardError
 from loaders.format.files import WORK, read_json, to_json, write_atomically
 from preprocess.in_work import Note, read_notes, remove_notes
+from preprocess.interrupts import end_with_parent
 from preprocess.item_contents import ItemFiles
 from preprocess.items import Item
 from preprocess.task import ShardTask
@@ -153,7 +154,9 @@ def try_alone(
             limit = None if timeout is None else _SLACK * timeout
             try:
                 if executor is None:
-                    executor = ProcessPoolExecutor(max_workers=1)
+                    executor = ProcessPoolExecutor(
+                        max_workers=1, initializer=end_with_parent, initargs=(os.getpid(),)
+                    )
                     executor.submit(_seconds, suspect.load).result()
                 took = executor.submit(_seconds, suspect.work).result(limit)
                 if timeout is not None and took > timeout:

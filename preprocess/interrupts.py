@@ -1,7 +1,9 @@
-"""Ctrl-C and the processes that a command starts."""
+"""Ctrl-C, the end of a command, and the processes that it starts."""
 
+import os
 import signal
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
@@ -10,6 +12,9 @@ from typing import Final, NoReturn
 _CTRL_C: Final[Mapping[int, type[BaseException]]] = MappingProxyType(
     {signal.SIGINT: KeyboardInterrupt}
 )
+
+_LOOKS_SECONDS: Final = 1.0
+"""Between two looks at whether the parent lives."""
 
 
 @contextmanager
@@ -57,3 +62,27 @@ def interrupts_ignored() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+# NOTE [ Workers end with their parent ]
+# A worker of loky that waits for work waits 300 s, and one at work goes on, when its parent was
+# killed: it holds the parent's stderr, a terminal or a pipe that someone reads to its end, and
+# memory. Linux could kill it by itself (PR_SET_PDEATHSIG), but would do so when the parent's thread
+# ends that started it, and a pool outlives that.
+
+
+def end_with_parent(parent: int) -> None:
+    """Let this process end soon after its parent, even one that is killed.
+
+    What is in work here ends as by SIGKILL.
+
+    Args:
+        parent: Process id of the one that starts this, as that knows it.
+    """
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(_LOOKS_SECONDS)
+        os._exit(1)  # nobody is left to be told why
+
+    threading.Thread(target=watch, name="prep-parent", daemon=True).start()

@@ -1,5 +1,6 @@
 """joblib over the shards of a run: threads of this process, or processes that may die."""
 
+import os
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -7,13 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from loaders.errors import ShardsError
 from loaders.format.files import WORK
 from preprocess.fatal import names_of, time_limit, without_fatal
 from preprocess.in_work import Note, Notes
-from preprocess.interrupts import interrupts_ignored
+from preprocess.interrupts import end_with_parent, interrupts_ignored
 from preprocess.receipt import Receipt
 from preprocess.shard_writer import write_shard
 from preprocess.task import ShardTask
@@ -126,8 +127,10 @@ def _write_in_processes(
     ahead = 1 if processes < jobs else "2 * n_jobs"  # one at a time all the same
     # Nobody is given arrays as files. For these joblib makes a folder in /dev/shm at every call,
     # which stays until the process ends; told a place, it makes none before it has a file for it.
-    files = {"temp_folder": tempfile.gettempdir(), "max_nbytes": None}
-    with _feeders_awaited(), parallel_config(backend=backend, n_jobs=jobs, **files):
+    given: dict[str, Any] = {"temp_folder": tempfile.gettempdir(), "max_nbytes": None}
+    if backend == "loky":  # that of another is perhaps no child of this process
+        given |= {"initializer": end_with_parent, "initargs": (os.getpid(),)}
+    with _feeders_awaited(), parallel_config(backend=backend, n_jobs=jobs, **given):
         calls = (delayed(write_shard)(replace(task, threads=threads)) for task in tasks)
         if not get_active_backend()[0].supports_return_generator:
             # Backends that hand over all results at the end: no progress until then.

@@ -171,7 +171,7 @@ def held_run(backend: str, folder: Path) -> Iterator[tuple[subprocess.Popen[byte
         yield process, end
     finally:
         os.close(reached)
-        # loky's workers would wait five minutes for more to do.
+        # A worker at work would look after its parent only now and then.
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
@@ -229,4 +229,14 @@ def test_a_second_run_is_refused_while_the_first_lives_and_not_once_it_was_kille
         os.killpg(process.pid, signal.SIGKILL)
         os.close(end)
         process.communicate(timeout=SECONDS)
+        finish(tmp_path)
+
+
+def test_workers_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
+    with held_run("loky", tmp_path) as (process, end):
+        process.kill()
+        # Ends only when every descendant has closed its standard error: nobody is left, though one
+        # of them waits for an item that has no end, and the other for work that nobody gives.
+        process.communicate(timeout=SECONDS)
+        os.close(end)
         finish(tmp_path)
