@@ -1,7 +1,11 @@
 """Datasets from strangers: some thousands of mutated files; `python -m tests.fuzz` tries more."""
 
 import json
+import re
 import shutil
+import subprocess
+import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -17,6 +21,28 @@ def test_mutated_files_are_refused_or_read_and_nothing_else(tmp_path: Path) -> N
     assert counted.total() == 1000
     assert counted["FormatError"] > 300
     assert counted["read"] > 50  # mutations that are none, or that mean something else
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("atheris") is None, reason="atheris has wheels for Linux on x86-64")
+def test_files_changed_for_what_they_reach_are_refused_or_read_and_nothing_else(
+    tmp_path: Path,
+) -> None:
+    """The fuzzer of a million inputs counts what runs, keeps what reaches more, and goes on."""
+    words = ["--count", "400", "--seed", "3", "--corpus", str(tmp_path), "--kinds", "table"]
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.fuzz_guided", *words],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    covered = [
+        int(n) for n in re.findall(r"^#\d+\s+(?:INITED|DONE)\s+cov: (\d+)", done.stderr, re.M)
+    ]
+    first, last = covered
+    assert 400 < first < last
 
 
 @pytest.mark.parametrize("number", [-1, 1 << 16, 1 << 40, 1 << 70])

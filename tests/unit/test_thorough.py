@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -9,18 +10,20 @@ import pytest
 from tests import thorough
 
 
-def test_it_runs_the_thorough_tests_the_kills_and_the_fuzzer_as_often_as_asked() -> None:
-    tests, kills, fuzz = (words[1:] for words in thorough.commands(7, 80, 3))
+def test_it_runs_the_thorough_tests_the_kills_and_the_fuzzers_as_often_as_asked() -> None:
+    tests, kills, fuzz, *guided = (words[1:] for words in thorough.commands(7, 80, 3))
     assert tests == ["-m", "pytest", "-m", "thorough", "-q"]
     assert kills == ["-m", "tests.kills", "--count", "7", "--seed", "3"]
     assert fuzz == ["-m", "tests.fuzz", "--count", "80", "--seed", "3"]
+    if find_spec("atheris"):
+        assert guided == [["-m", "tests.fuzz_guided", "--count", "80", "--seed", "3"]]
 
 
-@pytest.mark.parametrize("place", [1, 2])
-def test_the_commands_take_these_words(place: int) -> None:
-    command = thorough.commands(7, 80, 3)[place]
+@pytest.mark.parametrize("module", ["tests.kills", "tests.fuzz", "tests.fuzz_guided"])
+def test_the_commands_take_these_words(module: str) -> None:
+    command = [sys.executable, "-m", module, "--count", "80", "--seed", "3", "--help"]
     shown = subprocess.run(
-        [*command, "--help"], cwd=thorough.ROOT, capture_output=True, text=True, check=True
+        command, cwd=thorough.ROOT, capture_output=True, text=True, check=True
     ).stdout
     assert "--count" in shown
     assert "--seed" in shown

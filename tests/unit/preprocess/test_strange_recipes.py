@@ -15,7 +15,7 @@ from preprocess.commands.described import dataset_texts, describe_dataset
 from preprocess.recorded import Moved, Recorded
 from preprocess.report import read_aside
 from preprocess.tables.like import read_like
-from tests.fuzz import describe_any, read_any
+from tests.fuzz_targets import describe_any, read_any
 from tests.small_datasets import KINDS, Made
 
 OTHERS: list[Any] = [None, 7, "x", [[]], {"x": None}]
