@@ -3,13 +3,14 @@
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from loaders.errors import FormatError
 from loaders.samples import Batch, SampleDataset
 from loaders.stretches import Stretches
 from loaders.token_store import KEY, METADATA, TokenStore
@@ -206,10 +207,26 @@ class Labels:
         data = rows[name].numpy().tobytes()
         ends = rows[_lengths(name)].cumsum(0).tolist()
         pieces = [data[a:b] for a, b in zip([0, *ends], ends, strict=False)]
-        decode = json.loads if name == METADATA else _decode_key
+        decode = self._decode_metadata if name == METADATA else _decode_key
         if self.store.layout == "packed":
             return [[decode(line) for line in piece.split(b"\0") if line] for piece in pieces]
         return [decode(piece) for piece in pieces]
+
+    def _decode_metadata(self, data: bytes) -> dict[str, Any]:
+        try:
+            value = json.loads(data)
+        except (ValueError, RecursionError):
+            value = None
+        if not isinstance(value, dict):
+            raise FormatError(
+                f"{self.store.path}: {self.store.split}: {METADATA} of a document is "
+                f"{data[:_SHOWN]!r}, expected an object of JSON; run prep check --full"
+            )
+        return value
+
+
+_SHOWN: Final = 60
+"""Bytes of what is damaged, in a message."""
 
 
 def _decode_key(data: bytes) -> str:

@@ -78,7 +78,7 @@ def read_skipped_lines(path: Path) -> Iterator[tuple[str, str]]:
             for line in file:
                 entry = json.loads(line)
                 yield str(entry["key"]), str(entry["reason"])
-    except (OSError, ValueError, TypeError, KeyError) as error:
+    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
         raise OutputError(
             f"{path}: the dataset is there, the list of what it lacks cannot be read ({error!r}); "
             "copy it again, or --overwrite to prepare the dataset again"

@@ -7,6 +7,7 @@ using much memory, and without looking at a file outside the folder.
 import contextlib
 import json
 import os
+import re
 import resource
 import sys
 from collections import deque
@@ -128,8 +129,9 @@ def _of_dataset(kind: str, out: Path) -> list[Target]:
     ]
     if (out / "skipped.jsonl").exists():
         found.append(_skipped(out / "skipped.jsonl"))
-    shards = sorted(path for path in out.rglob("train/**/*") if path.is_file())
-    found += [Target(path, "open", read) for path in (shards[0], shards[-1])]
+    files = sorted(path for path in out.rglob("train/**/*") if path.is_file())
+    of_each = {re.sub(r"\d{5}", "", str(path)): path for path in files}  # the last shard's
+    found += [Target(path, "open", read) for path in (files[0], *of_each.values())]
     found += [Target(path, "open", read, share=4) for path in sorted(out.rglob("table/**/*.json"))]
     return found
 

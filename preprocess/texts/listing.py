@@ -134,7 +134,7 @@ def _data_files(folder: Path) -> frozenset[str] | None:
     try:
         state = json.loads((folder / "state.json").read_bytes())
         return frozenset(file["filename"] for file in state["_data_files"])
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
 
 

@@ -12,6 +12,8 @@ import pytest
 
 from loaders import FormatError, open_table, open_tokens
 from loaders.format.files import crc32c_digits, to_json
+from preprocess.errors import OutputError
+from preprocess.skipped import read_skipped_lines
 from tests.fuzz import fuzz
 from tests.small_datasets import Made
 
@@ -60,3 +62,25 @@ def test_an_id_that_the_stored_type_cannot_hold_is_refused(
         (out / "manifest.json").write_bytes(to_json(manifest))
         with pytest.raises(FormatError, match=rf"recipe\.tokenizer\.{name} is {number}, not an"):
             open_table(out) if kind == "table" else open_tokens(out).padded(8)
+
+
+@pytest.mark.parametrize("written", [b"\xff", b"[" * 30, b"9" * 30])
+def test_metadata_that_is_no_object_is_refused(written: bytes, made: Made, tmp_path: Path) -> None:
+    """Found by mutations of every file of a shard: what decodes JSON raised out of a batch."""
+    out = Path(shutil.copytree(made("tokens", "tensor")[1], tmp_path / "out"))
+    for path in (out / "train").glob("*.metadata.npy"):
+        data = path.read_bytes()
+        place = 128  # behind the header
+        path.write_bytes(data[:place] + (written * len(data))[: len(data) - place])
+    documents = open_tokens(out).documents()
+    said = r"out: train: metadata of a document is b.*, expected an object of JSON"
+    with pytest.raises(FormatError, match=said):
+        documents.__getitems__([0])
+
+
+def test_a_list_of_what_was_skipped_that_nests_too_deeply_is_refused(tmp_path: Path) -> None:
+    """Found by mutations of it: RecursionError, which names no file."""
+    path = tmp_path / "skipped.jsonl"
+    path.write_bytes(b'{"key":"a","reason":"b"}\n' + b"[" * 100_000)
+    with pytest.raises(OutputError, match=r"skipped\.jsonl: the dataset is there, the list"):
+        list(read_skipped_lines(path))

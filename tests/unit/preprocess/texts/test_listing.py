@@ -183,6 +183,15 @@ def test_of_a_saved_dataset_only_the_data_files_are_taken(tmp_path: Path) -> Non
     assert listing.ignored["not among the data files of its saved dataset"] == 2
 
 
+@pytest.mark.parametrize("state", [b"[" * 100_000, b"\xff", b"[]", b'{"_data_files": [1]}'])
+def test_a_state_that_describes_no_saved_dataset_means_nothing(
+    tmp_path: Path, state: bytes
+) -> None:
+    write(tmp_path, "state.json", data=state)
+    write_table(tmp_path / "a.arrow", ["a"])
+    assert texts(listed(tmp_path)) == ["a"]
+
+
 def test_whole_files_beside_files_of_records_are_noted(tmp_path: Path) -> None:
     write(tmp_path, "README.md", "a.jsonl", "b.jsonl")
     (note,) = listed(tmp_path).notes
