@@ -120,28 +120,41 @@ def _is_read(field: "pa.Field", unread: Collection[str]) -> bool:
 def with_unread(
     table: "pa.Table", schema: "pa.Schema", count: int, options: TableOptions
 ) -> "pa.Table":
-    """Return all columns of a file, those that are not read as nulls of their type.
+    """Return all columns of a file, those that are not read as nulls.
 
     Structs are a column for each of their fields. Of ignored columns the type does not matter: they
     are of no type.
     """
     import pyarrow as pa
 
-    read = set(table.column_names)
-    columns = []
+    read, unread = set(table.column_names), options.unread
+    columns: dict[str, Any] = {}
     for field in schema:
         if field.name in read:
-            columns.append(table.column(field.name))
+            columns[field.name] = table.column(field.name)
             continue
-        kind = field.type
-        if isinstance(kind, pa.BaseExtensionType):
-            kind = kind.storage_type
-        columns.append(pa.nulls(count, pa.null() if field.name in options.unread else kind))
-    found = flattened(pa.table(columns, names=schema.names), options.unread)
+        for name, kind in leaves(field.name, field.type, unread).items():
+            columns[name] = pa.nulls(count) if name in unread else _nulls(count, kind)
+    found = flattened(pa.table([*columns.values()], names=[*columns]), unread)
     for place, name in enumerate(found.column_names):
         if name in options.unread and name not in schema.names:
             found = found.set_column(place, name, pa.nulls(count))
     return found
+
+
+def _nulls(count: int, kind: "pa.DataType") -> Any:
+    """Return nulls that tell a type and take as little however wide its values are.
+
+    What no table holds is a dictionary of it: a few bytes of a file may say that each value has a
+    million.
+    """
+    import pyarrow as pa
+
+    if isinstance(kind, pa.BaseExtensionType):
+        kind = kind.storage_type
+    if not is_readable(kind):
+        return pa.DictionaryArray.from_arrays(pa.nulls(count, pa.int8()), pa.nulls(0, kind))
+    return pa.nulls(count, pa.list_(kind.value_field) if pa.types.is_fixed_size_list(kind) else kind)
 
 
 def whole(column: Any) -> Any:

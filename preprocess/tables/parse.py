@@ -216,6 +216,6 @@ def _first(column: Any, most: int) -> Any:
     if column is None:
         return None
     part = column.slice(0, most)
-    if pa.types.is_dictionary(part.type):
+    if pa.types.is_dictionary(part.type) and is_text(part.type.value_type):
         return part.dictionary_decode().dictionary_encode()
     return whole(part)

@@ -30,7 +30,7 @@ def as_held(column: Any, name: str, key: str) -> Any:
         kind = kind.storage_type
         column = column.storage
     if not is_readable(kind):
-        return pa.nulls(len(column), kind)
+        return column  # nulls, as `with_unread` makes them
     try:
         column.validate(full=True)
     except pa.ArrowException as error:
@@ -102,4 +102,6 @@ def kinds_of(kind: "pa.DataType") -> frozenset[str]:
         for name, is_kind in tests.items():
             if is_kind(kind):
                 return frozenset({name})
+    if types.is_dictionary(kind):
+        kind = kind.value_type
     return frozenset({f"other:{str(kind)[:_SHOWN]}"})
