@@ -154,7 +154,9 @@ def _nulls(count: int, kind: "pa.DataType") -> Any:
         kind = kind.storage_type
     if not is_readable(kind):
         return pa.DictionaryArray.from_arrays(pa.nulls(count, pa.int8()), pa.nulls(0, kind))
-    return pa.nulls(count, pa.list_(kind.value_field) if pa.types.is_fixed_size_list(kind) else kind)
+    if pa.types.is_fixed_size_list(kind):
+        kind = pa.list_(kind.value_field)
+    return pa.nulls(count, kind)
 
 
 def whole(column: Any) -> Any:

@@ -13,6 +13,7 @@ from preprocess.tables.raw_block import RawBlock
 from preprocess.tables.structs import leaves
 from preprocess.texts.column_limit import check_column_count
 from preprocess.texts.from_arrow import MAX_BATCH_ROWS, of_block_size, open_batches, open_table
+from preprocess.texts.parquet_sizes import check_held_nbytes
 from preprocess.texts.shared_values import cut_shared, is_view, most_rows
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ def read_parquet(files: ItemFiles, item: Item, options: TableOptions) -> Iterato
             row = 1 + sum(sizes[: groups.start])
             if not sum(sizes[groups.start :]):
                 return
+            check_held_nbytes(file, groups, wanted, options.max_item_nbytes, item.key)
             as_they_are = [name for name in wanted if name not in texts]
             for batch in file.iter_batches(
                 batch_size=_batch_rows(source, file, groups, as_they_are),

@@ -45,6 +45,7 @@ def parse_hash(listing: Listing, reading: Reading) -> dict[str, Any]:
         "options": {name: values[name] for name in read},
         "unread": sorted(options.unread),
         "limit": reading.limit,
+        "max_item_nbytes": options.max_item_nbytes,
     }
 
 

@@ -15,6 +15,7 @@ from preprocess.texts.content import BLOCK_NBYTES, open_content
 from preprocess.texts.documents import Documents
 from preprocess.texts.kinds import HEAD_NBYTES, compression_of, is_arrow_file
 from preprocess.texts.options import TextOptions
+from preprocess.texts.parquet_sizes import check_held_nbytes, is_within
 from preprocess.texts.shared_values import cut_shared, most_rows
 
 if TYPE_CHECKING:
@@ -109,6 +110,7 @@ def read_parquet(files: ItemFiles, item: Item, options: TextOptions) -> Iterator
             return
         paths = {key: find_column(file.schema_arrow, key, item.key) for key in needed_keys(options)}
         names = [".".join(path) for path in paths.values()]
+        check_held_nbytes(file, groups, names, options.max_item_nbytes, item.key)
         rows = _block_rows(file, groups, names)
         most = min(rows, most_rows(source, file, groups, names) or rows)
         batches = file.iter_batches(
@@ -126,7 +128,7 @@ def _block_rows(file: "pyarrow.parquet.ParquetFile", groups: range, names: list[
         rows += group.num_rows
         for number in range(group.num_columns):
             column = group.column(number)
-            if any(f"{column.path_in_schema}.".startswith(f"{name}.") for name in names):
+            if is_within(column.path_in_schema, names):
                 nbytes += column.total_uncompressed_size
     return max(1, min(MAX_BATCH_ROWS, rows * BLOCK_NBYTES // max(1, nbytes)))
 

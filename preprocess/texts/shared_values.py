@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from preprocess.texts.parquet_sizes import is_within
+
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet
@@ -15,7 +17,7 @@ _BATCH_NBYTES: Final = 1 << 27
 _READ_NBYTES: Final = 1 << 20
 
 _ITEM_NBYTES: Final = 32
-"""What an item of a list that others share may take, where it is no text."""
+"""What an item of a list may take, where it is no text: a few bytes may be millions of items."""
 
 _DICTIONARY: Final = frozenset({"PLAIN_DICTIONARY", "RLE_DICTIONARY"})
 
@@ -45,7 +47,7 @@ def most_rows(
         names: Columns, or paths to what is within them, that will be read as they are.
 
     Returns:
-        Rows, which may be of several groups; None where no values are shared.
+        Rows, which may be of several groups; None where no values are shared and no rows are lists.
     """
     most: int | None = None
     for index in groups:
@@ -53,9 +55,10 @@ def most_rows(
         nbytes = 0  # that a row may take
         for number in range(group.num_columns):
             column = group.column(number)
-            if any(f"{column.path_in_schema}.".startswith(f"{name}.") for name in names):
+            if is_within(column.path_in_schema, names):
                 values = -(-column.num_values // max(1, group.num_rows))  # a row has, on average
-                nbytes += values * _longest(source, file, index, number)
+                least = _ITEM_NBYTES if values > 1 else 0
+                nbytes += values * max(least, _longest(source, file, index, number))
         if nbytes:
             rows = max(1, _BATCH_NBYTES // nbytes)
             most = rows if most is None else min(most, rows)
