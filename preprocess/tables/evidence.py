@@ -10,6 +10,7 @@ from preprocess.tables.block import NAIVE, NULL, TEXT_KINDS, ZONED, Evidence
 from preprocess.tables.buffers import whole_range
 from preprocess.tables.columns import value_at
 from preprocess.tables.decimals import places_of_floats
+from preprocess.tables.json_texts import in_quotes
 from preprocess.tables.options import TableOptions
 from preprocess.tables.text import (
     decimal_places,
@@ -62,8 +63,9 @@ def text_evidence(
         kinds.discard(kind)
         if index not in places:
             places[index] = place(_first_row(column, index))
-        not_kind[kind] = (value[:_SHOWN], places[index])
-        if kind == "float":
+        shown = value[:_SHOWN] if kind in allowed else in_quotes(value)
+        not_kind[kind] = (shown, places[index])
+        if kind == "float" and shown == value[:_SHOWN]:
             padded = is_padded(plain_numbers(values[index : index + 1], options)[0].as_py())
     minimum, maximum, exact = _range_of_text(values, kinds, options)
     return Evidence(

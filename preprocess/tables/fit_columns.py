@@ -26,6 +26,7 @@ from preprocess.tables.vocabulary import (
     by_value,
     vocabulary_bytes,
 )
+from preprocess.texts.kinds import kind_by_name
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -213,7 +214,9 @@ def _coded(
     return fitted, order
 
 
-def _remedy(word: str) -> str:
+def _remedy(word: str, where: str) -> str:
+    if kind_by_name(where.rpartition(":")[0]) == "json":
+        return "null says that a value is missing"
     if not word:
         return "an empty text in quotes is no missing value: leave the quotes out there"
     return "--null-values says which words are missing values"
@@ -245,7 +248,7 @@ def _code_notes(
             word, where = plan.word
             yield (
                 f"{where}: column {name!r}: {numbers:,} of {total:,} values are numbers, and "
-                f"others are words such as {word!r}: taken as categories; {_remedy(word)}"
+                f"others are words such as {word!r}: taken as categories; {_remedy(word, where)}"
             )
     if plan.odd_time is not None:
         times = int(counts[are_times(values)].sum())
@@ -253,7 +256,8 @@ def _code_notes(
             odd, where = plan.odd_time
             yield (
                 f"{where}: column {name!r}: {times:,} of {total:,} values are written like dates "
-                f"or times, and {odd!r} is none: taken as categories; mend it, or {_remedy(odd)}"
+                f"or times, and {odd!r} is none: taken as categories; mend it, or "
+                f"{_remedy(odd, where)}"
             )
     if len(values) > max(_OWN_VALUES * total, _FEW):
         yield (

@@ -6,16 +6,17 @@ in which that could have changed one is read record by record.
 """
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from loaders.format.value_texts import number_text
 from preprocess.tables.columns import is_readable, is_text, whole
 from preprocess.tables.dictionaries import encoded
 from preprocess.tables.json_columns import fault_of_keys
 from preprocess.tables.json_depth import are_objects, may_be_deep
+from preprocess.tables.json_texts import JsonTexts, json_texts_of
+from preprocess.tables.json_values import EXACT, column_of_values
 from preprocess.tables.structs import (
     fault_of_structs,
     flat_record,
@@ -34,10 +35,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _NO_KEYS: Final = re.compile(rb"^[ \t]*\{[ \t]*\}", re.MULTILINE)
-_EXACT: Final = 1 << 53
-"""Whole numbers below are the same in float64."""
-
-_INT64: Final = (-(1 << 63), (1 << 63) - 1)
 
 
 def columns_of_sample(data: bytes) -> "dict[str, bool]":
@@ -64,7 +61,7 @@ def columns_of_sample(data: bytes) -> "dict[str, bool]":
 
 def parse_json(
     data: bytes, guessed: dict[str, bool], unread: Collection[str] = ()
-) -> "tuple[dict[str, Any], NDArray[np.int64], list[tuple[int, str]], dict[str, int]]":
+) -> "tuple[dict[str, Any], NDArray[np.int64], list[tuple[int, str]], dict[str, JsonTexts]]":
     """Parse whole lines, each one object; objects in it are columns with a dot in their names.
 
     Args:
@@ -74,9 +71,8 @@ def parse_json(
 
     Returns:
         The columns; [N] after how many lines of the data each row stands; such lines of records
-        that are left out, with the reasons; and the columns in which lists or objects stand among
-        other values, and are their JSON as text, with the row of the first. Lists of lists are of
-        their type, which no table holds.
+        that are left out, with the reasons; and what the columns were that are texts for want of
+        one type. Lists of lists are of their type, which no table holds.
 
     Raises:
         BadRecord: The records would be too many columns.
@@ -88,16 +84,16 @@ def parse_json(
         raise BadRecord(fault)
     found = _read_fast(data, lines, guessed, unread)
     wrong: list[tuple[int, str]] = []
-    as_json: dict[str, int] = {}
+    texts: dict[str, JsonTexts] = {}
     numbers = lines.numbers
     if found is None:
-        found, numbers, wrong, as_json = _read_exactly(data, lines, unread)
+        found, numbers, wrong, texts = _read_exactly(data, lines, unread)
     for name in [name for name, column in found.items() if pa.types.is_null(column.type)]:
         if any(other.startswith(f"{name}.") for other in guessed):
             del found[name]  # an object that no record here has
     order = [name for name in guessed if name in found]
     order += [name for name in found if name not in guessed]
-    return {name: found[name] for name in order}, numbers, wrong, as_json
+    return {name: found[name] for name in order}, numbers, wrong, texts
 
 
 def _read_fast(
@@ -189,7 +185,7 @@ def _may_have_changed(column: Any) -> bool:
     if not pa.types.is_floating(column.type):
         return False
     largest = pc.max(pc.abs(column)).as_py()
-    return largest is not None and not largest < _EXACT
+    return largest is not None and not largest < EXACT
 
 
 def _plain(column: Any) -> Any:
@@ -207,8 +203,10 @@ def _plain(column: Any) -> Any:
 
 def _read_exactly(
     data: bytes, lines: Lines, unread: Collection[str]
-) -> "tuple[dict[str, Any], NDArray[np.int64], list[tuple[int, str]], dict[str, int]]":
+) -> "tuple[dict[str, Any], NDArray[np.int64], list[tuple[int, str]], dict[str, JsonTexts]]":
     """Return the good records of a block, and why each other one is left out; as `parse_json`."""
+    import pyarrow as pa
+
     records: list[dict[str, Any]] = []
     numbers: list[int] = []
     wrong: list[tuple[int, str]] = []
@@ -243,77 +241,14 @@ def _read_exactly(
             ) from error
     names = dict.fromkeys(name for record in records for name in record)
     values = {name: [record.get(name) for record in records] for name in names}
-    found = {name: _column(each) for name, each in values.items()}
-    firsts = {name: _first_nested(each) for name, each in values.items()}
-    as_json = {name: row for name, row in firsts.items() if row is not None}
-    return found, np.array(numbers, np.int64), wrong, as_json
-
-
-def _first_nested(values: Sequence[Any]) -> int | None:
-    """Return where the first list or object stands among other values; None if none does."""
-    kinds = {type(value) for value in values} - {type(None)}
-    nested = kinds & {list, dict}
-    if not nested or len(kinds) == 1:
-        return None
-    return next(row for row, value in enumerate(values) if type(value) in nested)
+    found = {name: column_of_values(each) for name, each in values.items()}
+    are_texts = [name for name, each in found.items() if pa.types.is_dictionary(each.type)]
+    looks = ((name, json_texts_of(values[name])) for name in are_texts)
+    texts = {name: look for name, look in looks if look is not None}
+    return found, np.array(numbers, np.int64), wrong, texts
 
 
 def _decoded(line: bytes) -> str:
     if fault := invalid_utf8(line):
         raise BadRecord(f"not valid UTF-8: {fault[1]} at byte {fault[0]:,} of the line")
     return line.decode()
-
-
-def _column(values: Sequence[Any]) -> Any:
-    """Return values of JSON as the narrowest column that loses nothing of them."""
-    import pyarrow as pa
-
-    kinds = {type(value) for value in values} - {type(None)}
-    if not kinds:
-        return pa.nulls(len(values))
-    if kinds == {bool}:
-        return pa.array(values, pa.bool_())
-    if kinds <= {int, float} and (number := _number_type(values)):
-        return pa.array(values, number)
-    if kinds == {dict}:
-        return pa.nulls(len(values), pa.struct([]))
-    if kinds == {list}:
-        return _lists(values)
-    texts = [v if isinstance(v, str) else _text(v) for v in values]
-    return pa.array(texts, pa.large_string()).dictionary_encode()
-
-
-def _text(value: Any) -> str | None:
-    if value is None or value != value:
-        return None  # NaN is a missing value, as it is among numbers
-    # Numbers as in other blocks, where the column may hold numbers alone.
-    return number_text(value) if isinstance(value, float) else dump_json(value)
-
-
-def _number_type(values: Sequence[Any]) -> "pa.DataType | None":
-    """Return the type that holds all numbers as they are."""
-    import pyarrow as pa
-
-    integers = [value for value in values if type(value) is int]
-    floats = any(type(value) is float for value in values)
-    low, high = min(integers, default=0), max(integers, default=0)
-    if floats:
-        return pa.float64() if max(-low, high) < _EXACT else None
-    if low >= 0 and _INT64[1] < high < 1 << 64:
-        return pa.uint64()
-    return pa.int64() if _INT64[0] <= low and high <= _INT64[1] else None
-
-
-def _lists(values: Sequence[Any]) -> Any:
-    """Return lists of numbers or of strings; others as lists of lists, which no table holds."""
-    import pyarrow as pa
-
-    inner = [element for value in values if value is not None for element in value]
-    kinds = {type(element) for element in inner} - {type(None)}
-    if not kinds:
-        return pa.array(values, pa.list_(pa.null()))
-    if kinds == {str}:
-        return pa.array(values, pa.list_(pa.string()))
-    if kinds <= {int, float} and (number := _number_type(inner)):
-        return pa.array(values, pa.list_(number))
-    return pa.nulls(len(values), pa.list_(pa.list_(pa.null())))

@@ -12,6 +12,7 @@ _SHOWN: Final = 5
 _COMMA: Final = re.compile(r"[+-]?[0-9]+,[0-9]+")
 _NUMBER: Final = re.compile(r"[+-]?[0-9]+([.,][0-9]+)?|[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _QUOTED_LATE: Final = re.compile(r"\s+\".*\"\s*")
+_QUOTED: Final = re.compile(r"\".*\"")
 _GROUPS: Final = re.compile(r"[+-]?[0-9]{1,3}([.,' ])[0-9]{3}(\1[0-9]{3})+([.,][0-9]+)?")
 
 
@@ -51,6 +52,11 @@ def text_notes(name: str, evidence: Evidence) -> Iterator[str]:
         yield (
             f"column {name!r}: text, since a number would lose how it is written"
             + (f", such as {value!r} at {place}" if place else "")
+        )
+    elif _QUOTED.fullmatch(value):
+        yield (
+            f"{place}: column {name!r}: text, since {value} stands in quotes; numbers and truth "
+            "values have none"
         )
     elif _QUOTED_LATE.fullmatch(value):
         yield (

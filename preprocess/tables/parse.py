@@ -13,6 +13,7 @@ from preprocess.tables.dictionaries import as_strings, encoded, invalid_rows
 from preprocess.tables.evidence import Place, text_evidence, typed_evidence, unread_evidence
 from preprocess.tables.from_csv import CsvBlock, parse_csv, smallest
 from preprocess.tables.from_json import parse_json
+from preprocess.tables.json_texts import JsonTexts, with_json_types
 from preprocess.tables.options import TableOptions
 from preprocess.tables.raw_block import RawBlock
 from preprocess.tables.read import MAX_RECORD_NBYTES
@@ -54,9 +55,11 @@ def parse_block(raw: RawBlock, options: TableOptions, most: int | None = None) -
         return _block(raw, *_table_rows(raw), options, most)
 
 
-_Rows = tuple[Mapping[str, Any], "NDArray[np.int64]", Sequence[tuple[int, str]], Mapping[str, int]]
-"""Columns, the place of each row, those of what is left out with the reasons, and the columns in
-which lists or objects are text, with the row of the first."""
+_Rows = tuple[
+    Mapping[str, Any], "NDArray[np.int64]", Sequence[tuple[int, str]], Mapping[str, JsonTexts]
+]
+"""Columns, the place of each row, those of what is left out with the reasons, and what columns of
+JSON were that are texts for want of one type."""
 
 
 def _csv_rows(raw: RawBlock, options: TableOptions) -> _Rows:
@@ -77,13 +80,13 @@ def _json_rows(raw: RawBlock, options: TableOptions) -> _Rows:
         reason = f"{raw.too_long:,} bytes, a record may have {MAX_RECORD_NBYTES:,}"
         return {}, np.empty(0, np.int64), [(0, reason)], {}
     try:
-        found, lines, wrong, as_json = parse_json(raw.data, dict(raw.guessed), options.unread)
+        found, lines, wrong, texts = parse_json(raw.data, dict(raw.guessed), options.unread)
     except BadRecord as error:
         raise SampleError(raw.key, str(error)) from error
     if "" in found:
         raise SampleError(raw.key, "a key that is the empty string; give every column a name")
     columns = {n: None if n in options.unread else column for n, column in found.items()}
-    return columns, lines, wrong, as_json
+    return columns, lines, wrong, texts
 
 
 def _table_rows(raw: RawBlock) -> _Rows:
@@ -134,7 +137,7 @@ def _block(
     columns: Mapping[str, Any],
     after: "NDArray[np.int64]",
     wrong: Sequence[tuple[int, str]],
-    as_json: Mapping[str, int],
+    texts: Mapping[str, JsonTexts],
     options: TableOptions,
     most: int | None,
 ) -> Block:
@@ -145,24 +148,25 @@ def _block(
         columns: In the order of the file.
         after: [N] lines or rows before each row.
         wrong: The same of records that are left out, with the reasons.
-        as_json: Columns in which lists or objects are text -> row of the first.
+        texts: Columns of JSON that are texts for want of one type -> what they were.
         options: How numbers are written.
         most: Rows that are taken.
     """
     import pyarrow as pa
 
+    all_rows = after + raw.first
     if most is not None and len(after) > most:
         wrong = [(place, reason) for place, reason in wrong if place < after[most - 1]]
         columns = {name: _first(column, most) for name, column in columns.items()}
         after = after[:most]
-    rows = after + raw.first
+    rows = all_rows[: len(after)]
     arrays = {name: pa.nulls(len(rows)) if c is None else c for name, c in columns.items()}
     for name, value in raw.partitions:
         values = pa.array([value] * len(rows), pa.large_string()).dictionary_encode()
         arrays.setdefault(name, smallest(values))
 
     def place(row: int) -> str:
-        return f"{raw.key}:{rows[row]}"
+        return f"{raw.key}:{all_rows[row]}"
 
     evidence: dict[str, Evidence] = {}
     of_folders = {name for name, _ in raw.partitions} - set(columns)
@@ -173,14 +177,16 @@ def _block(
             evidence[name] = unread_evidence(len(rows))
         elif pa.types.is_dictionary(column.type):
             strings = raw.kind == "json" and name not in of_folders
+            if name in texts and texts[name].are_numbers:
+                strings = False
             allowed = _OF_STRINGS if strings else TEXT_KINDS
             evidence[name] = text_evidence(column, place, options, allowed)
         else:
             kinds = kinds_of(column.type)
             written = _WRITTEN.get(next(iter(kinds)), kinds)
             evidence[name] = typed_evidence(column, written, place)
-    said = {name: place(row) for name, row in as_json.items() if row < len(rows)}
-    evidence |= {name: replace(evidence[name], as_json=where) for name, where in said.items()}
+    for name, types in texts.items():
+        evidence[name] = with_json_types(evidence[name], types, place)
     evidence |= {name: replace(evidence[name], unnamed=raw.key) for name in raw.unnamed}
     errors = tuple(SampleError(f"{raw.key}:{raw.first + line}", reason) for line, reason in wrong)
     table = pa.table(list(arrays.values()), names=list(arrays))
