@@ -71,9 +71,16 @@ def check_nbytes(item: Item, max_nbytes: int | None) -> None:
     Raises:
         SampleError: It has more than `max_nbytes`.
     """
-    if max_nbytes is not None and item.nbytes > max_nbytes:
-        reason = f"{item.nbytes:,} bytes, files may have {max_nbytes:,}; raise --max-item-bytes"
-        raise SampleError(item.key, reason)
+    if (error := too_large(item, max_nbytes)) is not None:
+        raise error
+
+
+def too_large(item: Item, max_nbytes: int | None) -> SampleError | None:
+    """Return the error of a file that is larger than files may be, by its size when listed."""
+    if max_nbytes is None or item.nbytes <= max_nbytes:
+        return None
+    reason = f"{item.nbytes:,} bytes, files may have {max_nbytes:,}; raise --max-item-bytes"
+    return SampleError(item.key, reason)
 
 
 def is_unchanged(item: Item, status: os.stat_result) -> bool:

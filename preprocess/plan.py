@@ -12,6 +12,7 @@ from loaders.format.containers import CONTAINERS
 from loaders.format.files import to_json
 from loaders.format.spec import Container, Manifest, needed_version
 from preprocess.contents import Contents
+from preprocess.errors import SampleError
 from preprocess.item_record import RecordedItem, RecordedRun, record_item
 from preprocess.items import Item, Listing
 from preprocess.recipe import Recipe, cut_items
@@ -162,6 +163,17 @@ class Plan:
         firsts = {split: self.before.shard_count(split) for split in self.shards}
         return {split: shards[firsts[split] :] for split, shards in self.shards.items()}
 
+    def too_large(self) -> list[SampleError]:
+        """Return the items that this run leaves out by their sizes; once each, if splits share."""
+        return list(
+            {
+                (error.key, error.reason): error
+                for task in self.tasks()
+                for item in task.items
+                if (error := task.recipe.too_large(item)) is not None
+            }.values()
+        )
+
     def places(self, split: str) -> int:
         """Return the places for items in a split: all shards but the last have all of theirs."""
         shards, capacity = self.shards[split], self.capacities[split]
@@ -199,7 +211,7 @@ class Plan:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the shards to be written if no item is skipped."""
+        """Bytes of the shards to be written if no item is skipped but for its size."""
         return sum(task.nbytes for task in self.tasks())
 
     def nbytes_left(self) -> int:

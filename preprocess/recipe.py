@@ -100,6 +100,14 @@ class Recipe(Protocol):
         """
         ...
 
+    def too_large(self, item: Item) -> SampleError | None:
+        """Return why an item is left out by its size alone, before it is read; None if it is not.
+
+        Shards have places for such items all the same, so that what is in which follows from the
+        listing alone.
+        """
+        ...
+
     def refusal(self, tallies: Mapping[str, tuple[int, ...]]) -> str | None:
         """Return what makes samples with these tallies of no use as a whole, if anything."""
         ...

@@ -60,12 +60,18 @@ class ShardTask:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that the shard's files will have if no item is skipped; else an estimate."""
-        container, count = CONTAINERS[self.container], len(self.items)
+        """Bytes that the shard's files will have if no item is skipped but for its size.
+
+        An estimate where an item is not one sample of so many bytes.
+        """
+        container = CONTAINERS[self.container]
+        items = [item for item in self.items if self.recipe.too_large(item) is None]
+        if not items:
+            return 0
         if self.capacity is None or any(column.in_chunks for column in self.columns()):
-            nbytes = sum(self.recipe.expected_nbytes(item) for item in self.items)
+            nbytes = sum(self.recipe.expected_nbytes(item) for item in items)
             return round(nbytes * self.recipe.share)
-        return sum(container.shard_nbytes(c, count, self.capacity) for c in self.columns())
+        return sum(container.shard_nbytes(c, len(items), self.capacity) for c in self.columns())
 
     def columns(self) -> list[FieldSpec]:
         """Return what is stored, one file each."""

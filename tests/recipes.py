@@ -83,6 +83,9 @@ class DigestRecipe:
     def expected_nbytes(self, item: Item) -> int:
         return sum(field.nbytes for field in self.fields())
 
+    def too_large(self, item: Item) -> SampleError | None:
+        return None
+
     def refusal(self, tallies: Mapping[str, tuple[int, ...]]) -> str | None:
         return None
 

@@ -112,6 +112,9 @@ class RecordRecipe:
     def expected_nbytes(self, item: Item) -> int:
         return self.fields()[0].nbytes * (self.rows or 1)
 
+    def too_large(self, item: Item) -> SampleError | None:
+        return None
+
     def refusal(self, tallies: Mapping[str, tuple[int, ...]]) -> str | None:
         return None
 

@@ -131,13 +131,17 @@ def _nbytes_left(plan: Plan, *, overwrite: bool) -> int:
 
 def describe_plan(plan: Plan, *, overwrite: bool) -> dict[str, Any]:
     """Return what a run would write, as JSON values."""
+    counts = {
+        name: sum(plan.recipes[name].too_large(item) is None for items in shards for item in items)
+        for name, shards in plan.new_shards().items()
+    }
     return {
         "out": printable(str(plan.out)),
         "container": plan.container,
         "splits": {
             name: {
-                "samples": sum(map(len, shards)) if plan.capacities[name] else None,
-                "items": sum(map(len, shards)),
+                "samples": counts[name] if plan.capacities[name] else None,
+                "items": counts[name],
                 "shards": len(shards),
                 "samples_per_shard": plan.capacities[name],
                 "fields": {
@@ -154,7 +158,7 @@ def describe_plan(plan: Plan, *, overwrite: bool) -> dict[str, Any]:
             for name, shards in plan.new_shards().items()
         },
         "classes": list(plan.listing.classes),
-        "skipped": len(plan.listing.skipped),
+        "skipped": len(plan.listing.skipped) + len(plan.too_large()),
         "ignored": plan.listing.ignored,
         "notes": [printable(note) for note in plan.listing.notes],
         "nbytes": plan.nbytes,
@@ -194,9 +198,13 @@ def print_plan(
     lines.append(classes_text(described["classes"]))
     lines += [f"note: {note}" for note in described["notes"]]
     lines += [f"ignored: {count:,} {reason}" for reason, count in described["ignored"].items()]
-    if described["skipped"]:
-        lines.append(f"skipped: {described['skipped']:,} that are not readable files")
-        lines += [f"  {printable(str(error))}" for error in plan.listing.skipped[:SHOWN]]
+    for errors, why in (
+        (plan.listing.skipped, "not readable files"),
+        (plan.too_large(), "too large"),
+    ):
+        if errors:
+            lines.append(f"skipped: {len(errors):,} that are {why}")
+            lines += [f"  {printable(str(error))}" for error in errors[:SHOWN]]
     nbytes, left = described["nbytes"], described["nbytes_left"]
     lines.append(f"to be written: {human_nbytes(nbytes)} ({nbytes:,} bytes) to {plan.out}")
     if left != nbytes:

@@ -90,7 +90,8 @@ def preview_buckets(plan: Plan) -> list[BucketPreview]:
         return found
     with decoder_settings():
         for split, shards in plan.new_shards().items():
-            items = [item for shard in shards for item in shard]
+            listed = (item for shard in shards for item in shard)
+            items = [item for item in listed if recipe.too_large(item) is None]
             step = max(1, -(-len(items) // LOOKED_AT))
             sizes = [_upright_size(plan.listing.root, item) for item in items[::step]]
             found += [

@@ -74,6 +74,7 @@ def compare_storage(plan: Plan) -> list[Measured]:
         ("blosc-lz4", "--format zarr --compress blosc-lz4", {"compress": "blosc-lz4"}),
     ]
     found = []
+    count = plan.listing.count - len(plan.too_large())
     for name, words, change in ways:
         nbytes, rates, refused = 0, {}, ""
         try:
@@ -84,7 +85,7 @@ def compare_storage(plan: Plan) -> list[Measured]:
             for field in _stored(recipe):
                 each, rates[field.name] = _measure(pictures[field.name], field.encoding)
                 nbytes += each
-        total = nbytes * plan.listing.count
+        total = nbytes * count
         found.append(
             Measured(name=name, options=words, nbytes=total, per_second=rates, refused=refused)
         )

@@ -17,6 +17,7 @@ from preprocess.images.orientation import read_orientation, turn_upright
 from preprocess.images.policy import check_pixels
 from preprocess.images.resize import Placement
 from preprocess.item_contents import ItemFiles
+from preprocess.item_files import too_large
 from preprocess.items import Item, Listing
 from preprocess.paired import PairedFile
 
@@ -126,6 +127,17 @@ def read_mask(
     except Exception as error:  # decoders raise anything; one bad item is one error
         cause = str(error).strip().splitlines()[:1] or [type(error).__name__]
         raise SampleError(item.key, f"its mask {mask.key}: {cause[0]}") from error
+
+
+def too_large_mask(item: Item, max_nbytes: int) -> SampleError | None:
+    """Return the error of a photo whose mask is larger than files may be."""
+    if item.mask is None or (error := too_large(_as_item(item.mask), max_nbytes)) is None:
+        return None
+    return SampleError(item.key, f"its mask {item.mask.key}: {error.reason}")
+
+
+def _as_item(mask: PairedFile) -> Item:
+    return Item(mask.key, mask.nbytes, mask.mtime_ns)
 
 
 def decode_mask(data: bytes, max_pixels: int) -> NDArray[Any]:

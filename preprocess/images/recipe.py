@@ -18,11 +18,12 @@ from preprocess.images.decoder_settings import decoder_settings
 from preprocess.images.expected import expected_nbytes
 from preprocess.images.fields import narrowest, sample_fields, value_fields
 from preprocess.images.finish import Picture
-from preprocess.images.masks import check_mask, fit_mask, read_mask
+from preprocess.images.masks import check_mask, fit_mask, read_mask, too_large_mask
 from preprocess.images.options import BACKGROUNDS, ImageOptions, size_name
 from preprocess.images.policy import MAX_ITEM_NBYTES
 from preprocess.images.resize import Placement, fit_geometry, fit_sizes
 from preprocess.item_contents import ItemFiles
+from preprocess.item_files import too_large
 from preprocess.items import Item, Listing
 from preprocess.recipe import Maker, Ragged, Rows
 
@@ -142,6 +143,11 @@ class ImageRecipe:
     def expected_nbytes(self, item: Item) -> int:
         """Return the bytes of one sample, or an estimate where sizes or pages differ."""
         return expected_nbytes(self.chosen, self.fields(), item)
+
+    def too_large(self, item: Item) -> SampleError | None:
+        """Refuse a photo with more bytes than the options allow, or with such a mask."""
+        limit = self.chosen.max_item_nbytes
+        return too_large(item, limit) or too_large_mask(item, limit)
 
     def refusal(self, tallies: Mapping[str, tuple[int, ...]]) -> str | None:  # noqa: ARG002
         """Return None: every photo is of use."""

@@ -114,6 +114,10 @@ class TableRecipe:
         tokens = () if self.text is None else self.text.fields().values()
         return (record, *lists, *tokens)
 
+    def too_large(self, item: Item) -> SampleError | None:  # noqa: ARG002
+        """Return None: the plan has left out such files already."""
+        return None
+
     def refusal(self, tallies: Mapping[str, tuple[int, ...]]) -> str | None:  # noqa: ARG002
         """Refuse nothing: the plan has seen all values."""
         return None

@@ -78,6 +78,10 @@ class GatherRecipe:
         """Return what every sample will hold."""
         return self.final.fields()
 
+    def too_large(self, item: Item) -> SampleError | None:  # noqa: ARG002
+        """Return None: the documents have been read already."""
+        return None
+
     def refusal(self, tallies: Mapping[str, tuple[int, ...]]) -> str | None:
         """Return what makes the samples of no use as a whole, if anything."""
         return self.final.refusal(tallies)

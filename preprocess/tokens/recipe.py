@@ -13,6 +13,7 @@ import numpy as np
 from loaders.format.fields import FieldSpec
 from preprocess.errors import SampleError, SourceError
 from preprocess.item_contents import ItemFiles
+from preprocess.item_files import too_large
 from preprocess.items import Item, Listing
 from preprocess.recipe import Maker, Redo, Rows
 from preprocess.shares import SPLIT_STEPS
@@ -108,6 +109,10 @@ class TokenRecipe:
         if self.chosen.text.metadata_keys:
             found.append(_bytes_field("metadata", "metadata"))
         return (*found, *(() if self.first is None else self.first.fields()))
+
+    def too_large(self, item: Item) -> SampleError | None:
+        """Refuse a file with more bytes than the options allow."""
+        return too_large(item, self.chosen.text.max_item_nbytes)
 
     def refusal(self, tallies: Mapping[str, tuple[int, ...]]) -> str | None:
         """Refuse a corpus of empty documents."""

@@ -63,6 +63,9 @@ class LineRecipe:
     def expected_nbytes(self, item: Item) -> int:
         return item.nbytes
 
+    def too_large(self, item: Item) -> SampleError | None:
+        return None
+
     def refusal(self, tallies: Mapping[str, tuple[int, ...]]) -> str | None:
         return None
 
