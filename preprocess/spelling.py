@@ -7,9 +7,10 @@ them as keywords on their way out, by `in_python`.
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any, Final
 
 from loaders.errors import ShardsError
@@ -43,6 +44,8 @@ _SWITCHES: Final[Mapping[str, str]] = {
 
 _COMMANDS_ALONE: Final = frozenset({"--full", "--help", "--to"})
 """Flags of commands that no function of Python takes by name."""
+
+_NO_KEYWORDS: Final[Mapping[str, str]] = {}
 
 _FLAG: Final = re.compile(r"(?<![\w/.'\"-])--[a-z][a-z0-9-]*(?![\w/.])")
 
@@ -118,23 +121,45 @@ class OptionError(ValueError):
         return "".join(part if isinstance(part, str) else part.flag for part in self.parts)
 
 
-def spelled_in_python(message: str) -> str:
-    """Return a message with keywords, between back quotes, in the place of flags."""
+def spelled_in_python(message: str, own: Mapping[str, str] = _NO_KEYWORDS) -> str:
+    """Return a message with keywords, between back quotes, in the place of flags.
+
+    Args:
+        message: It.
+        own: Flags that have another keyword where it comes from.
+    """
 
     def keyword(found: re.Match[str]) -> str:
         flag = found[0]
-        return flag if flag in _COMMANDS_ALONE else f"`{keyword_of(flag)}`"
+        return flag if flag in _COMMANDS_ALONE else f"`{own.get(flag) or keyword_of(flag)}`"
 
     return _FLAG.sub(keyword, message)
 
 
 @contextmanager
-def in_python() -> Iterator[None]:
-    """Let errors that leave a function of Python name its keywords."""
+def in_python(own: Mapping[str, str] = _NO_KEYWORDS) -> Iterator[None]:
+    """Let errors that leave a function of Python name its keywords.
+
+    Args:
+        own: Flags that have another keyword there than elsewhere.
+    """
     try:
         yield
     except ShardsError as error:
         error.args = tuple(
-            spelled_in_python(part) if isinstance(part, str) else part for part in error.args
+            spelled_in_python(part, own) if isinstance(part, str) else part for part in error.args
         )
         raise
+
+
+_LISTED: Final = 20
+"""Names that a message lists."""
+
+
+def there_are(asked: str, names: Sequence[str]) -> str:
+    """Return what names there are, for a message, and first the one that may have been meant."""
+    folded = {name.casefold(): name for name in reversed(names)}
+    near = get_close_matches(asked.casefold(), folded, n=1)
+    shown = ", ".join(map(repr, names[:_LISTED])) + (", ..." if len(names) > _LISTED else "")
+    meant = f"perhaps {folded[near[0]]!r} is meant; " if near else ""
+    return f"{meant}there are {shown or 'none'}"

@@ -16,6 +16,7 @@ from preprocess.errors import SampleError, SourceError
 from preprocess.images.beside import MetadataOptions, SplitOptions
 from preprocess.items import Item, Listing
 from preprocess.paired import Values, as_key
+from preprocess.spelling import there_are
 
 _LARGEST: Final = float(np.finfo(np.float32).max)
 
@@ -50,8 +51,8 @@ def read_metadata(options: MetadataOptions, splits: SplitOptions) -> dict[str, E
         for where, columns in _rows(path, frozenset(wanted)):
             missing = next((name for name in wanted if name not in columns), None)
             if missing is not None:
-                names = ", ".join(columns)
-                raise SourceError(f"{where}: no column {missing!r}; there are {names}")
+                shown = there_are(missing, list(columns))
+                raise SourceError(f"{where}: no column {missing!r}; {shown}")
             name = columns[key]
             if not isinstance(name, str) or not name:
                 raise SourceError(f"{where}: {key} is {name!r}, expected the path of a photo")

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from preprocess.errors import SourceError
+from preprocess.spelling import there_are
 from preprocess.tables.options import TableOptions
 from preprocess.tables.toml import Wish
 
@@ -26,8 +27,7 @@ def check_names(columns: Sequence[str], options: TableOptions, wishes: Mapping[s
     for option, names in named.items():
         for name in names:
             if name is not None and name not in known:
-                shown = ", ".join(map(repr, columns[:20])) + (", ..." if len(columns) > 20 else "")
-                raise SourceError(f"{option} {name!r}: no such column; there are {shown}")
+                raise SourceError(f"{option} {name!r}: no such column; {there_are(name, columns)}")
 
 
 def wish_of(name: str, options: TableOptions, wish: Wish) -> Wish:

@@ -21,6 +21,7 @@ from preprocess.tables.leaks import leak_notes
 from preprocess.tables.options import TableOptions
 from preprocess.tables.plan import ColumnPlan, mixed_notes, without_text
 from preprocess.tables.quantiles import Part, order_statistics
+from preprocess.tables.refusals import TooFewRowsError
 from preprocess.tables.schema import plan_time
 from preprocess.tables.spill import Spilled, open_block
 from preprocess.tables.splits import (
@@ -106,7 +107,11 @@ def fit(
         notes += _split(rows, target, spilled.evidence)
     counts = rows.counts()
     if not counts[TRAIN]:
-        raise SourceError("no row is of the train split, which vocabularies are made of")
+        found = [f"{n:,} of {name}" for n, name in zip(counts, SPLIT_NAMES, strict=True) if n]
+        raise TooFewRowsError(
+            f"no row is of the train split, which types and vocabularies are fitted to "
+            f"(rows: {', '.join(found) or 'none'}); add rows of train"
+        )
     rows = replace(rows, train_count=counts[TRAIN])
     stored = [plan for plan in plans if plan.kind not in NOT_STORED]
     with ThreadPoolExecutor(workers, thread_name_prefix="prep-fit") as pool:
@@ -275,7 +280,7 @@ def _split_by_time(rows: Rows, plan: ColumnPlan) -> Iterator[str]:
         if share and not got:
             yield f"column {plan.name!r}: no row is left for {name}: many have the same value"
     if not rows.counts()[TRAIN]:
-        raise SourceError(
+        raise TooFewRowsError(
             f"column {plan.name!r}: no row is left for train: the first value is that of too many"
         )
 

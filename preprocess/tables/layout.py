@@ -3,21 +3,20 @@
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from loaders.errors import FormatError
-from loaders.format.files import MANIFEST, SKIPPED, to_json, write_atomically
+from loaders.format.files import MANIFEST, to_json
 from loaders.format.spec import SPLITS
 from loaders.format.table_schema import TABLE_SCHEMA, TableSchema, read_table_schema
-from preprocess.errors import SampleError, SourceError, output_error
+from preprocess.errors import SourceError
 from preprocess.items import Listing
 from preprocess.output import find_complete
 from preprocess.plan import Plan, RunOptions
 from preprocess.removal import read_known_manifest
-from preprocess.skipped import as_pairs, listed_together, skipped_lines
+from preprocess.skipped import listed_together
 from preprocess.tables.codes import find_codes
 from preprocess.tables.encode import Encoder
 from preprocess.tables.encode_lists import beside_nbytes
@@ -25,6 +24,7 @@ from preprocess.tables.fit import Fitted, fit, rows_without_target
 from preprocess.tables.like import Like, fit_like, outside_notes
 from preprocess.tables.options import TableOptions
 from preprocess.tables.recipe import FACT_NAMES, KIND, TableRecipe, read_facts
+from preprocess.tables.refusals import TooFewRowsError, refuse_empty
 from preprocess.tables.request import TableRequest
 from preprocess.tables.schema import decide
 from preprocess.tables.shuffle import Windows
@@ -166,7 +166,7 @@ def lay_out(
     listing = outline.listing
     listing = replace(listing, skipped=listed_together([listing.skipped, spilled.errors]))
     if not spilled.count:
-        _refuse_empty(outline, listing.skipped, listed=not work.is_temporary)
+        refuse_empty(outline, listing.skipped, listed=not work.is_temporary)
     if like is None:
         plans = decide(spilled.evidence, spilled.columns, request.options, request.wishes)
         fitted = fit(spilled, plans, request.options, workers, work.folder)
@@ -267,38 +267,6 @@ def _classes(fitted: Fitted) -> tuple[str, ...]:
     return ()
 
 
-def _refuse_empty(plan: Plan, skipped: Sequence[SampleError], *, listed: bool) -> NoReturn:
-    """Refuse a source without rows.
-
-    Args:
-        plan: What is known of the run.
-        skipped: What could not be read.
-        listed: List that where the dataset would be, unless something else is there.
-
-    Raises:
-        SourceError: Always.
-    """
-    name = plan.listing.name
-    if not skipped:
-        raise SourceError(f"{name}: empty, it has no row; no dataset is written")
-    said = f"{name}: no record could be read, no dataset is written; "
-    said += f"the first of {len(skipped):,} faults: " if len(skipped) > 1 else ""
-    said += str(skipped[0])
-    if listed and _is_free(plan.out):
-        try:
-            plan.out.mkdir(parents=True, exist_ok=True)
-            write_atomically(plan.out / SKIPPED, skipped_lines(as_pairs(skipped)))
-        except OSError as error:
-            raise output_error(plan.out, error) from error
-        said += f"; listed in {plan.out / SKIPPED}"
-    raise SourceError(said)
-
-
-def _is_free(out: Path) -> bool:
-    """Say whether a folder holds nothing, or what an earlier refusal has listed there."""
-    return not out.is_dir() or {path.name for path in out.iterdir()} <= {SKIPPED}
-
-
 def _check_splits(rows: Mapping[str, BlockRows], options: TableOptions) -> None:
     """Refuse splits without rows: nothing could be fitted to train, or measured on the others."""
     for name, each in rows.items():
@@ -310,6 +278,6 @@ def _check_splits(rows: Mapping[str, BlockRows], options: TableOptions) -> None:
             }
             way = next((way for way, value in ways.items() if value is not None), None)
             said = f" by {way}" if way else ""
-            raise SourceError(
+            raise TooFewRowsError(
                 f"split {name!r} has no row{said}; give other shares, or --split-seed, or more rows"
             )

@@ -113,7 +113,9 @@ def check_like(
     """
     target = next((spec.name for spec in like.schema.columns if spec.role == "target"), None)
     if options.target not in {None, target}:
-        raise SourceError(f"target {options.target!r}: in {like.root} it is {target!r}")
+        has = "no target" if target is None else f"the target {target!r}"
+        remedy = "leave --target out, or prepare that one again with it"
+        raise SourceError(f"--target {options.target!r}: {like.root} has {has}; {remedy}")
     needed = {source_of(spec, like.schema)[0] for spec in like.schema.columns}
     missing = [name for name in like.columns if name in needed - set(spilled.columns)]
     ignored = set(options.ignore)

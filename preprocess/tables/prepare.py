@@ -17,6 +17,7 @@ from preprocess.report import Report
 from preprocess.room import check_room, saying_what_is_wanted
 from preprocess.run import OnProgress, Runner, run
 from preprocess.spelling import in_python
+from preprocess.tables.block import FRAME
 from preprocess.tables.frames import frame_listing, is_frame, spill_frame
 from preprocess.tables.layout import (
     Shared,
@@ -29,6 +30,7 @@ from preprocess.tables.like import read_like
 from preprocess.tables.listing import list_tables
 from preprocess.tables.options import TableOptions
 from preprocess.tables.parts import Reading
+from preprocess.tables.refusals import refusals_named
 from preprocess.tables.request import TableRequest
 from preprocess.tables.scan import spill
 from preprocess.tables.spill import unmap_blocks
@@ -98,7 +100,8 @@ def plan_table(
             with saying_what_is_wanted(work.folder, lambda: room):
                 spilled = spill(listing, reading, work.folder, workers, clear)
         try:
-            planned = lay_out(outline, spilled, request, Shared(like, text), run_options, work)
+            with refusals_named(FRAME if framed else listing.name, spilled):
+                planned = lay_out(outline, spilled, request, Shared(like, text), run_options, work)
             yield replace(planned, seconds=time.perf_counter() - start)
         finally:
             unmap_blocks()
@@ -147,7 +150,7 @@ def _notes(planned: TablePlan) -> Iterator[str]:
         yield left
 
 
-@in_python()
+@in_python({"--target": "target"})  # photos have several: `targets`
 def table_to_shards(
     source: Any,
     out: Path | str,

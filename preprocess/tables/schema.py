@@ -1,7 +1,7 @@
 """What each column of a table becomes: decided once, by what is known of all its values."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -21,8 +21,10 @@ from preprocess.tables.plan import (
     with_range,
     without_text,
 )
+from preprocess.tables.refusals import TooFewRowsError
+from preprocess.tables.time_parts import ambiguous_parts, with_parts
 from preprocess.tables.toml import Wish
-from preprocess.tables.values import DATETIME_PARTS, EXACT_FLOAT
+from preprocess.tables.values import EXACT_FLOAT
 
 if TYPE_CHECKING:
     from loaders.format.table_schema import ColumnKind
@@ -68,6 +70,7 @@ def decide(
     check_names(columns, options, wishes)
     plans: list[ColumnPlan] = []
     refusals: list[str] = []
+    refused: type[SourceError] = SourceError
     for name in columns:
         wish = wish_of(name, options, wishes.get(name, Wish()))
         if wish.kind == "ignore":
@@ -79,13 +82,14 @@ def decide(
             plan = _decide_column(name, evidence[name], options, wish)
         except SourceError as error:
             refusals.append(str(error))
+            refused = TooFewRowsError if isinstance(error, TooFewRowsError) else refused
             continue
-        plans += _with_parts(plan, options)
-    refusals += _ambiguous(plans)
+        plans += with_parts(plan, options)
+    refusals += ambiguous_parts(plans)
     if refusals:
         more = len(refusals) - _SHOWN
         said = "; ".join(refusals[:_SHOWN])
-        raise SourceError(f"{said}; and {more} more columns" if more > 0 else said)
+        raise refused(f"{said}; and {more} more columns" if more > 0 else said)
     if all(plan.kind in {"text", "left_out"} for plan in plans):
         plans = _with_empty(plans, evidence)
     notes = tuple(header_notes(columns, evidence, options))
@@ -137,7 +141,7 @@ def _decide_column(name: str, evidence: Evidence, options: TableOptions, wish: W
         refuse_column(name, why, place=place)
     if evidence.kinds == NULL or evidence.missing == evidence.count:
         if target:
-            raise SourceError(f"target {name!r}: missing in all {evidence.count:,} rows")
+            raise TooFewRowsError(f"target {name!r}: missing in all {evidence.count:,} rows")
         return plan
     if target:
         return _decide_target(plan, evidence, options, wish)
@@ -274,26 +278,6 @@ def _as_vector(plan: ColumnPlan, evidence: Evidence) -> ColumnPlan:
     if not longest:
         return plan
     return replace(plan, kind="vector", length=longest, shortest=shortest)
-
-
-def _with_parts(plan: ColumnPlan, options: TableOptions) -> Iterator[ColumnPlan]:
-    """Yield a plan, and those of the parts of its times."""
-    yield plan
-    if not options.datetime_parts or plan.role == "target" or plan.kind not in {"date", "datetime"}:
-        return
-    for part in DATETIME_PARTS:
-        if part != "hour" or plan.kind == "datetime":
-            name = f"{plan.name}.{part}"
-            yield ColumnPlan(name=name, kind="integer", source=plan.source, part=part)
-
-
-def _ambiguous(plans: Sequence[ColumnPlan]) -> Iterator[str]:
-    """Say which columns are named like the parts of another's times: a schema could not tell."""
-    times = {plan.name for plan in plans if plan.kind in {"date", "datetime"}}
-    for plan in plans:
-        stem, _, part = plan.name.rpartition(".")
-        if plan.part is None and part in DATETIME_PARTS and stem in times:
-            yield f"column {plan.name!r}: named like a part of {stem!r}; rename it or --ignore it"
 
 
 def plan_time(name: str, evidence: Mapping[str, Evidence]) -> ColumnPlan:

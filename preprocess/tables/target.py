@@ -11,6 +11,7 @@ from preprocess.errors import SourceError
 from preprocess.tables.buffers import validity
 from preprocess.tables.fit_rows import Rows, classes_of, column_numbers
 from preprocess.tables.plan import ColumnPlan
+from preprocess.tables.refusals import TooFewRowsError
 from preprocess.tables.schema import MAX_CLASSES
 from preprocess.tables.splits import SKIPPED
 from preprocess.tables.values import Numbers, texts_of
@@ -48,7 +49,7 @@ def settle_target(plan: ColumnPlan, rows: Rows) -> ColumnPlan:
     found = _distinct(plan, rows, 1)
     if len(found) < 2:
         where, value = rows.first(plan.source, _present) or ("", None)
-        raise SourceError(
+        raise TooFewRowsError(
             f"{where}: target {plan.name!r}: constant: every row has {value!r}; there is nothing "
             "to learn"
         )

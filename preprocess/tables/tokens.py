@@ -11,6 +11,7 @@ import numpy as np
 from loaders.format.fields import FieldSpec
 from preprocess.errors import SourceError
 from preprocess.recipe import Ragged, Rows
+from preprocess.spelling import there_are
 from preprocess.tables.options import TableOptions
 from preprocess.tables.plan import with_name
 from preprocess.tables.spill import SpilledBlock, map_block
@@ -168,7 +169,7 @@ def settle_text(
     """
     absent = next((name for name in text.names if name not in columns), None)
     if absent is not None:
-        raise SourceError(f"--text {absent!r}: no such column")
+        raise SourceError(f"--text {absent!r}: no such column; {there_are(absent, columns)}")
     looks = [_look_at(name, blocks) for name in text.names]
     tokenizer = load_tokenizer(text.recipe.tokenizer, text.recipe.chosen)
     samples = make_texts([one for look in looks for one in look.samples])

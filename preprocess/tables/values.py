@@ -13,6 +13,7 @@ from preprocess.errors import SourceError
 from preprocess.tables.buffers import stored_numbers, validity
 from preprocess.tables.decimals import units_of
 from preprocess.tables.options import TableOptions
+from preprocess.tables.plan import refuse_column
 from preprocess.tables.text import (
     to_booleans,
     to_dates,
@@ -149,6 +150,8 @@ def numbers_of(
         if kind == "decimal":
             return Numbers(*units_of(array, exponent, options))
         return Numbers(*_plain(array, kind, unsigned=unsigned))
+    except OverflowError as error:
+        refuse_column(name, str(error), *(("--categorical",) if kind == "decimal" else ()))
     except (pa.ArrowException, ValueError, ArithmeticError) as error:
         raise SourceError(f"column {name!r}: not all of kind {kind}: {error}") from error
 

@@ -126,7 +126,7 @@ def test_a_column_names_the_splits(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ([{"name": "0.png"}], "no column 'file_name'; there are name"),
+        ([{"name": "0.png"}], "no column 'file_name'; perhaps 'name' is meant; there are 'name'"),
         ([ROWS[0], ROWS[0]], r"line 3: 0.png again, as in .*line 2"),
         ([{**ROWS[0], "weight": "heavy"}], "line 2: weight is 'heavy', expected a number"),
         ([{**ROWS[0], "weight": "1e39"}], "weight is '1e39'"),
@@ -180,7 +180,7 @@ def test_a_parquet_has_the_columns_that_are_in_it(tmp_path: Path) -> None:
     folder = tmp_path / "weight=3"
     folder.mkdir()
     path = write_table(folder / "t.parquet", [{"file_name": "0.png", "kind": "a"}])
-    with pytest.raises(SourceError, match="no column 'weight'; there are file_name, kind"):
+    with pytest.raises(SourceError, match="no column 'weight'; there are 'file_name', 'kind'"):
         prepare(tmp_path, MetadataOptions(path=path, targets=("weight",)))
     twice = pa.Table.from_arrays([pa.array(["0.png"])] * 2, names=["file_name", "file_name"])
     pq.write_table(twice, path)
