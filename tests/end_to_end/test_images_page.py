@@ -115,6 +115,19 @@ def test_tables_and_splits_run_as_the_page_shows(folder: Path) -> None:
     assert set(manifest["splits"]) == {"train", "validation", "test"}
 
 
+def test_more_photos_are_added_as_the_page_shows(folder: Path) -> None:
+    more = folder / "more"
+    more.mkdir()
+    pixels = np.random.default_rng(1).integers(0, 256, (24, 36, 3), np.uint8)
+    Image.fromarray(pixels).save(more / "a photo with a name longer than all before.jpg")
+    first, copy, second = section("More photos", "bash").splitlines()
+    run(first, folder)
+    subprocess.run(copy, cwd=folder, shell=True, check=True)
+    run(second, folder)
+    manifest = json.loads((folder / "out/manifest.json").read_bytes())
+    assert sum(manifest["splits"]["train"]["counts"]) == 41
+
+
 def test_every_option_that_the_page_names_exists() -> None:
     known = subprocess.run([PREP, "images", "--help"], capture_output=True, text=True, check=True)
     prose = re.sub(r"```.*?```", "", PAGE, flags=re.DOTALL)
