@@ -81,7 +81,9 @@ def check_paths(source: Path, out: Path) -> None:
         OutputError: The folders overlap.
     """
     real_source, real_out = (Path(os.path.realpath(folder)) for folder in (source, out))
-    if real_out == real_source or real_source in real_out.parents:
+    if real_out == real_source:
+        raise OutputError(f"{out}: is the source {source}; give a folder outside it")
+    if real_source in real_out.parents:
         raise OutputError(f"{out}: lies inside the source {source}; give a folder outside it")
     if real_out in real_source.parents:
         raise OutputError(f"{out}: holds the source {source}; give a folder of its own")

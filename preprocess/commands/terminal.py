@@ -113,7 +113,7 @@ def check_plan(plan: Plan, *, overwrite: bool) -> None:
     if not os.access(folder, os.W_OK | os.X_OK, effective_ids=effective):
         raise OutputError(f"{plan.out}: cannot write: nothing may be made in {folder}")
     replaced = replaced_nbytes(plan) if overwrite else 0
-    check_room(folder, _nbytes_left(plan, overwrite=overwrite) - replaced)
+    check_room(plan.out, _nbytes_left(plan, overwrite=overwrite) - replaced)
 
 
 def _nearest_folder(out: Path) -> Path:

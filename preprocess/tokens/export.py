@@ -56,7 +56,9 @@ def export_tokens(path: Path | str, folder: Path | str, target: Target) -> dict[
             "trainer can take: prepare them with --layout stream"
         )
     inside = Path(os.path.realpath(out))
-    if root.resolve() in (inside, *inside.parents):
+    if root.resolve() == inside:
+        raise OutputError(f"{out}: is the dataset {root}; give a folder outside it")
+    if root.resolve() in inside.parents:
         raise OutputError(f"{out}: lies inside the dataset {root}; give a folder outside it")
     try:
         out.mkdir(parents=True, exist_ok=True)

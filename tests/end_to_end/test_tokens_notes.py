@@ -79,10 +79,10 @@ def test_a_pattern_that_the_shell_has_expanded_is_told_of(made: Path, tmp_path: 
 def test_an_export_into_the_dataset_is_refused(made: Path, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("words")
     prepare(tmp_path / "a.txt", tmp_path / "out", made / "bpe")
-    for folder in (tmp_path / "out", tmp_path / "out" / "below"):
+    for folder, said in ((tmp_path / "out", "is"), (tmp_path / "out" / "below", "lies inside")):
         result = call("export", tmp_path / "out", folder, "--to", "nanogpt")
         assert result.exit_code == 1
-        assert "lies inside the dataset" in result.output
+        assert f"{folder}: {said} the dataset {tmp_path / 'out'}; " in result.output
     result = call("export", tmp_path / "out", tmp_path / "other", "--to", "nanogpt")
     assert "note: no validation split, so no val.bin" in result.output
 

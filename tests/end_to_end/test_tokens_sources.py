@@ -175,9 +175,10 @@ def test_a_source_without_texts_is_an_error(
 
 
 def test_the_output_may_not_lie_in_the_source(bpe: Path, folder: Path) -> None:
-    result = prepare(folder, folder / "out", bpe)
-    assert result.exit_code == 1
-    assert "lies inside the source" in result.stderr
+    for out, said in ((folder / "out", "lies inside the source"), (folder, "is the source")):
+        result = prepare(folder, out, bpe)
+        assert result.exit_code == 1
+        assert f"{out}: {said} {folder}; give a folder outside it" in result.stderr
 
 
 def test_split_folders_are_splits_and_exclude_shares(tmp_path: Path, bpe: Path) -> None:

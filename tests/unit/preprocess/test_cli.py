@@ -2,8 +2,10 @@
 
 import json
 import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -120,7 +122,7 @@ def test_an_output_that_cannot_be_taken_is_an_error_and_stays_as_it_was(
         "full": "not empty (holds 'mine.txt')",
         "file": "not a folder",
         "photos/out": "lies inside the source",
-        "photos": "lies inside the source",
+        "photos": "is the source",
         ".": "holds the source",
         "file/out": "Not a directory",
         "x" * 300: "File name too long",
@@ -128,6 +130,15 @@ def test_an_output_that_cannot_be_taken_is_an_error_and_stays_as_it_was(
         for more in ([], ["--dry-run"]):
             assert_one_line(prepare(photos, tmp_path / out, *more), 1, str(tmp_path / out), said)
     assert entries(tmp_path) == before
+
+
+def test_a_disk_without_room_is_told_of_the_output_folder(
+    tmp_path: Path, photos: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=0))
+    out = tmp_path / "not" / "there"
+    for more in ([], ["--dry-run"]):
+        assert_one_line(prepare(photos, out, *more), 1, f"{out}: ", "to be written, 0 B free")
 
 
 def test_the_same_command_again_has_nothing_to_do(tmp_path: Path, photos: Path) -> None:
