@@ -27,8 +27,9 @@ from preprocess.tables.structs import (
 )
 from preprocess.texts.arrays import valid_utf8
 from preprocess.texts.content import invalid_utf8
+from preprocess.texts.json_keys import Doubtful
 from preprocess.texts.lines import Lines, find_lines
-from preprocess.texts.records import BadRecord, dump_json, read_object
+from preprocess.texts.records import BadRecord, dump_json, read_object, refuse_doubt
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -217,7 +218,7 @@ def _read_exactly(
         if not line.strip(b" \t\r"):
             continue
         try:
-            record = read_object(_decoded(line))
+            record = _record(line, unread)
             dump_json(record).encode()
         except UnicodeEncodeError:
             wrong.append((number, "a lone surrogate, which is no letter"))
@@ -246,6 +247,19 @@ def _read_exactly(
     looks = ((name, json_texts_of(values[name])) for name in are_texts)
     texts = {name: look for name, look in looks if look is not None}
     return found, np.array(numbers, np.int64), wrong, texts
+
+
+def _record(line: bytes, unread: Collection[str]) -> dict[str, Any]:
+    """Return the object of a line, in no doubt but for columns that are not read.
+
+    Raises:
+        BadRecord: It is none.
+    """
+    record = read_object(_decoded(line))
+    if isinstance(record, Doubtful):
+        refuse_doubt(record, [[key] for key in record if key not in unread])
+        return dict(record)
+    return record
 
 
 def _decoded(line: bytes) -> str:

@@ -2,8 +2,15 @@
 
 import json
 import re
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
+from preprocess.texts.json_keys import (
+    Doubtful,
+    key_in_doubt,
+    read_doubtful_line,
+    read_json_line,
+)
 from preprocess.texts.options import TextOptions
 
 _SURROGATES: Final = re.compile("[\ud800-\udfff]")
@@ -30,13 +37,17 @@ class Record(NamedTuple):
 
 
 def read_record(line: str, options: TextOptions) -> Record:
-    """Read one line of JSON. Of a key that is there twice, the last value counts.
+    """Read one line of JSON.
 
     Raises:
-        BadRecord: It is no JSON, no object, or its texts are missing, null or no strings.
+        BadRecord: It is no JSON, no object, or its texts are missing, null or no strings, or a key
+            stands twice in what is taken of it.
     """
     try:
         record = read_object(line)
+        if isinstance(record, Doubtful):
+            keys = [options.text_key, options.pair_key, *options.metadata_keys]
+            refuse_doubt(record, [key.split(".") for key in keys if key is not None])
         text = _text(record, options.text_key, options, as_json=options.json_values)
         pair = metadata = ""
         if options.pair_key is not None:
@@ -50,7 +61,7 @@ def read_record(line: str, options: TextOptions) -> Record:
 
 
 def read_object(line: str) -> dict[str, Any]:
-    """Read one line of JSON that is an object. Of a key that is there twice, the last value counts.
+    """Read one line of JSON that is an object; `Doubtful` where a key stands twice in one of it.
 
     Raises:
         BadRecord: It is no JSON, or no object.
@@ -66,12 +77,29 @@ def read_object(line: str) -> dict[str, Any]:
 
 def _parse(line: str) -> Any:
     try:
-        return json.loads(line)
+        return _parse_any(line)
     except json.JSONDecodeError as error:
         reason = error.msg.removesuffix(" starting at")
         raise BadRecord(f"broken JSON at column {error.colno:,}: {reason}") from None
+
+
+def _parse_any(line: str) -> Any:
+    try:
+        return read_json_line(line)
+    except json.JSONDecodeError:
+        raise
     except ValueError:  # a whole number of more digits than Python turns into an int
-        return json.loads(line, parse_int=float)
+        return read_doubtful_line(line, parse_int=float)
+
+
+def refuse_doubt(record: Doubtful, paths: Iterable[Sequence[str]]) -> None:
+    """Refuse a record if one of the values that some keys lead to is in doubt.
+
+    Raises:
+        BadRecord: It is.
+    """
+    if (key := key_in_doubt(record, paths)) is not None:
+        raise BadRecord(f"the key {key!r} stands twice in one object; write it once")
 
 
 def _text(record: dict[str, Any], key: str, options: TextOptions, *, as_json: bool) -> str:

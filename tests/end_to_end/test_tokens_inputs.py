@@ -75,7 +75,7 @@ def refused(tmp_path: Path, bpe: Path, name: str, data: bytes, *words: str) -> s
         ("noncharacters.jsonl", b'{"text": "\\ufdd0 \\udbff\\udfff"}', ["\ufdd0 \U0010ffff"]),
         ("separators.jsonl", '{"text": "a\u2028b\x85c"}'.encode(), ["a\u2028b\x85c"]),
         ("types.jsonl", b'{"text":"a","n":1}\n{"n":"x","text":"b"}\n{"text":"c","n":[]}', [*"abc"]),
-        ("twice.jsonl", b'{"text": "a", "text": "b"}', ["b"]),
+        ("twice.jsonl", b'{"text": "a", "n": 1, "n": 2, "o": {"x": 1, "x": 2}}', ["a"]),
         ("plain.txt", b"one\r\ntwo\n\n\nthree", ["one\r\ntwo\n\n\nthree"]),
         ("bom.txt", b"\xef\xbb\xbfid,name", ["id,name"]),
         ("utf16.txt", "\ufeffgr\u00f6\u00dfe".encode("utf-16-be"), ["größe"]),
@@ -103,6 +103,7 @@ def test_texts_arrive_to_the_letter(
         ("null.jsonl", b'{"text": null}', "null.jsonl:1: 'text' is null"),
         ("number.jsonl", b'\n{"text": 1}', "number.jsonl:2: 'text' is a number"),
         ("key.jsonl", b'{"body": "a", "id": 1}', "key.jsonl:1: no key 'text'; the record has 'body', 'id'"),  # noqa: E501
+        ("twice.jsonl", b'{"text": "a", "text": "b"}', "twice.jsonl:1: the key 'text' stands twice in one object"),  # noqa: E501
         ("half.jsonl", b'{"text": "\\ud800"}', "half.jsonl:1: a lone surrogate, U+D800"),
         ("bad.jsonl", b'{"text": "a\xe9b"}', "bad.jsonl:1: not valid UTF-8: invalid continuation"),
         ("empty.txt", b"", "nothing in its 1 items"),
