@@ -110,6 +110,14 @@ def test_nan_of_json_is_missing_among_texts_too(tmp_path: Path) -> None:
     assert encoded["x"].tolist() == codes.tolist()
 
 
+def test_infinities_of_json_are_numbers_and_counted(tmp_path: Path) -> None:
+    done = prepare(tmp_path, "a.jsonl", '{"x": 1}\n{"x": Infinity}\n{"x": NaN}\n{"x": -Infinity}\n')
+    assert "column 'x': 2 infinite values in train, which its statistics leave out" in done.stdout
+    values = np.load(tmp_path / "out-a.jsonl" / "train" / "00000.record.npy")["x"]
+    assert values[[0, 1, 3]].tolist() == [1, np.inf, -np.inf]
+    assert np.isnan(values[2])
+
+
 def test_numbers_beyond_float64_are_listed_as_a_loss_and_infinities_are_none(
     tmp_path: Path,
 ) -> None:

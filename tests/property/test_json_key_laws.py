@@ -114,3 +114,12 @@ def test_a_number_of_many_digits_in_a_broken_line_is_a_broken_line(tmp_path: Pat
     (documents,) = read_documents(tmp_path, item, TextOptions())
     assert documents.texts.to_pylist() == ["x"]
     assert "broken JSON" in documents.errors[0].reason
+
+
+def test_numbers_that_json_has_not_become_null_in_metadata(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"text": "a", "n": NaN, "m": {"i": [-Infinity, 1.5]}}\n')
+    item = Item(path.name, path.stat().st_size, path.stat().st_mtime_ns)
+    (documents,) = read_documents(tmp_path, item, TextOptions(metadata_keys=("n", "m")))
+    assert documents.metadata is not None
+    assert documents.metadata.to_pylist() == ['{"n":null,"m":{"i":[null,1.5]}}']
