@@ -121,7 +121,9 @@ def _other_value(keyword: str, there: Any, here: Any) -> str:
     if keyword == "header":  # its flag says the opposite
         there, here = not there, not here
     said = _NO_OPTIONS.get(keyword.partition(".")[0], flag_of(keyword))
-    return f"{said} is {_shown(there)} there, {_shown(here)} here"
+    words = _WORDS.get(keyword, {})
+    shown = [words[v] if v in ("", None) and words else _shown(v) for v in (there, here)]
+    return f"{said} is {shown[0]} there, {shown[1]} here"
 
 
 def other_fields(plan: Plan, manifest: Manifest) -> str:
@@ -158,6 +160,12 @@ def _other_field(
         f"{here.dtype} {list(here.shape)} here"
     )
 
+
+_WORDS: Final[Mapping[str, Mapping[str | None, str]]] = {
+    "bos": {"": "none", None: "the tokenizer's own (--add-bos)"},
+    "eos": {"": "none (--no-eos)", None: "the tokenizer's own"},
+}
+"""What values mean that name no token."""
 
 _NO_OPTIONS: Final[Mapping[str, str]] = {
     "box_classes": "what --boxes has as classes",

@@ -30,6 +30,12 @@ _FLAGS: Final[Mapping[str, str]] = {
 }
 """Keywords whose flag is not their own name with dashes."""
 
+_FLAGS_OF_VALUES: Final[Mapping[tuple[str, Any], str]] = {
+    ("bos", None): "--add-bos",
+    ("eos", ""): "--no-eos",
+}
+"""Values of keywords that have a flag of their own."""
+
 _SWITCHES: Final[Mapping[str, str]] = {
     "--allow-leaks": "allow_leaks=True",
     "--append": "append=True",
@@ -90,6 +96,8 @@ class Option:
     @property
     def flag(self) -> str:
         """The command line's spelling."""
+        if self.value in (None, "") and (self.name, self.value) in _FLAGS_OF_VALUES:
+            return _FLAGS_OF_VALUES[self.name, self.value]
         flag = flag_of(self.name)
         if self.value is _UNSET or isinstance(self.value, bool):
             return flag

@@ -103,13 +103,14 @@ class TokenOptions:
             "pair_key": (self.text.pair_key, ("fixed",)),
             "chat_day": (self.chat_day, ("chat",)),
             "eos": (self.eos, ("stream", "packed")),
-            "bos": (None if self.bos == "" else self.bos or "own", ("stream", "packed")),
+            "bos": (self.bos != "" or None, ("stream", "packed")),
             "pad": (self.pad, ("fixed", "packed")),
             "packing": (None if self.packing == "best_fit" else self.packing, ("packed",)),
         }
         for name, (value, layouts) in only.items():
             if value is not None and self.layout not in layouts:
-                raise OptionError(Option(name, value), f": only with layout {' or '.join(layouts)}")
+                given = Option(name, self.bos if name == "bos" else value)
+                raise OptionError(given, f": only with layout {' or '.join(layouts)}")
         if self.text.json_values != (self.layout == "chat"):
             raise OptionError(Option("text.json_values"), ": expected exactly with layout chat")
         if self.layout == "chat" and self.specials != "text":

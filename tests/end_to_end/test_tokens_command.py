@@ -131,6 +131,9 @@ def test_a_tokenizer_without_eos_serves_where_none_is_wanted(
     [
         (["--eos", "x", "--no-eos"], "--eos and --no-eos exclude each other"),
         (["--bos", "x", "--add-bos"], "--bos and --add-bos exclude each other"),
+        (["--layout", "chat", "--add-bos"], "--add-bos: only with layout stream or packed"),
+        (["--layout", "chat", "--no-eos"], "--no-eos: only with layout stream or packed"),
+        (["--layout", "chat", "--bos", "x"], "--bos x: only with layout stream or packed"),
         (["--layout", "packed"], "layout packed needs the tokens of a row"),
         (["--length", "8"], "only with layout fixed or packed"),
         (["--stride", "2"], "only with layout fixed"),

@@ -87,6 +87,25 @@ def test_an_export_into_the_dataset_is_refused(made: Path, tmp_path: Path) -> No
     assert "note: no validation split, so no val.bin" in result.output
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ([], ["--add-bos"], "--bos is none there, the tokenizer's own (--add-bos) here"),
+        (["--add-bos"], ["--bos", "x"], "--bos is the tokenizer's own (--add-bos) there, x here"),
+        (["--no-eos"], [], "--eos is none (--no-eos) there, the tokenizer's own here"),
+        (["--eos", "x"], ["--no-eos"], "--eos is x there, none (--no-eos) here"),
+    ],
+)
+def test_special_tokens_that_differ_are_told_as_they_are_asked_for(
+    made: Path, tmp_path: Path, before: list[str], after: list[str], said: str
+) -> None:
+    (tmp_path / "a.txt").write_text("words")
+    assert prepare(tmp_path / "a.txt", tmp_path / "out", made / "bpe", *before).exit_code == 0
+    result = prepare(tmp_path / "a.txt", tmp_path / "out", made / "bpe", *after)
+    assert result.exit_code == 1
+    assert f"made with other options: {said}; " in result.stderr
+
+
 def test_a_metadata_key_that_no_record_has_is_told(made: Path, tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text('{"text": "words", "id": 1}\n{"text": "more", "id": null}')
     words = ("--metadata-keys", "id,nid")
