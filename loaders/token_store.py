@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn
 
 import numpy as np
 
@@ -163,6 +163,18 @@ class TokenStore:
         if type(chosen) is not int or not 0 <= chosen <= np.iinfo(self.dtype).max:
             raise SelectionError(f"pad_id={chosen!r}: expected an id that {self.dtype} can hold")
         return chosen
+
+    def refuse_index(self, index: Any) -> NoReturn:
+        """Refuse to give a sample: what one is, a view says.
+
+        Raises:
+            SelectionError: Always.
+        """
+        shown = index if isinstance(index, int) else "..."
+        raise SelectionError(
+            f"{self.path}: [{shown}] of a TokenDataset: its views have samples: use "
+            f"{_SERVED[self.layout]} of it"
+        )
 
     def expect_layout(self, what: str, allowed: tuple[Layout, ...]) -> None:
         """Refuse a view that does not suit the stored layout.

@@ -1,7 +1,7 @@
 """What tokens add on the reading side: documents, windows, padded rows, packed rows, chats."""
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 
@@ -78,6 +78,10 @@ class TokenDataset:
     def __len__(self) -> int:
         """Return the stored samples: documents; rows in the layouts fixed and packed."""
         return len(self._store)
+
+    def __getitem__(self, index: Any) -> NoReturn:
+        """Refuse to give samples, always: SelectionError names the view that does."""
+        self._store.refuse_index(index)
 
     def __repr__(self) -> str:
         return (
@@ -289,9 +293,7 @@ class TokenDataset:
             raise SelectionError(
                 f"{store.path}: pad_id={pad_id}: layout fixed has its padding stored; leave it out"
             )
-        fill = (
-            0
-            if store.layout == "fixed"
-            else store.fill(pad_id, "rows need padding", "give pad_id=...")
-        )
+        fill = 0
+        if store.layout != "fixed":
+            fill = store.fill(pad_id, "rows need padding", "give pad_id=...")
         return Padded(store, width, fill, Labels(store))

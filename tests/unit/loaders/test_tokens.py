@@ -197,6 +197,28 @@ def test_a_loader_refuses_the_dataset_itself_and_names_a_view(stream: TokenDatas
         Loader(stream.blocks(3), 4)
 
 
+@pytest.mark.parametrize(
+    ("write", "view"),
+    [
+        (lambda path: write_stream(path, SHARDS), r"\.documents\(\)"),
+        (lambda path: write_fixed(path, [[[1, 2], [3, 4]]], 3), r"\.padded\(\)"),
+        (lambda path: write_packed(path, [[[[1, 2]]]], 3), r"\.packed\(\)"),
+        (lambda path: write_chat(path, [[([1, 2], [0, 1])]]), r"\.chat\(\)"),
+    ],
+)
+def test_the_dataset_itself_has_no_samples_and_names_the_view_that_has(
+    tmp_path: Path, write: Callable[[Path], Any], view: str
+) -> None:
+    write(tmp_path / "out")
+    data = open_tokens(tmp_path / "out")
+    with pytest.raises(SelectionError, match=rf"out: \[0\] of a TokenDataset: .*{view}"):
+        data[0]
+    with pytest.raises(SelectionError, match=view):
+        next(iter(data))
+    with pytest.raises(SelectionError, match=view):
+        DataLoader(data).__iter__().__next__()
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_changing_a_batch_never_reaches_the_files_or_other_batches(
     stream: TokenDataset, way: str
