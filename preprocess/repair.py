@@ -4,7 +4,7 @@ import glob
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final
@@ -196,9 +196,14 @@ class _Repair:
         request = recorded.table_request(self.source, self.staging)
         options = recorded.run_options(self.workers)
         refused = refused_before(self._skipped())
-        with plan_table(request, options, refused=refused) as planned:
+        with plan_table(request, options, refused=refused, expect=self._expect_table) as planned:
             self._expect_same(planned.plan)
             run_table(planned, options, self.on_progress, self._rewrite)
+
+    def _expect_table(self, outline: Plan) -> None:
+        """Refuse another source before what was asked of its columns is refused of those here."""
+        known = replace(outline.listing, classes=self.manifest.classes)  # found when it is read
+        self._expect_same(replace(outline, listing=known))
 
     def _skipped(self) -> dict[str, str]:
         """Return what the dataset lacks, and why."""

@@ -1,7 +1,7 @@
 """Tables: CSV, Parquet, Arrow, JSON lines and data frames -> packed records, one a row."""
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -12,7 +12,7 @@ from preprocess.errors import OutputError
 from preprocess.fatal import FATAL
 from preprocess.items import Listing
 from preprocess.output import check_paths, find_complete
-from preprocess.plan import RunOptions
+from preprocess.plan import Plan, RunOptions
 from preprocess.report import Report
 from preprocess.room import check_room, saying_what_is_wanted
 from preprocess.run import OnProgress, Runner, run
@@ -46,6 +46,7 @@ def plan_table(
     *,
     dry_run: bool = False,
     refused: Mapping[str, str] | None = None,
+    expect: Callable[[Plan], None] = lambda _: None,
 ) -> Iterator[TablePlan]:
     """Read a table once, decide what its columns become, and lay out the run.
 
@@ -57,6 +58,8 @@ def plan_table(
         run_options: How to run.
         dry_run: Put the parsed table in a folder that is removed whatever happens.
         refused: Files that are left out unread -> why.
+        expect: Refuses another source than is wanted, before its columns are looked at; it is given
+            a plan without recipes.
 
     Yields:
         The plan, for `run_table`.
@@ -80,6 +83,8 @@ def plan_table(
     framed = is_frame(request.source)
     listing = Listing(root=Path(), splits={}) if framed else _list(request)
     outline = outline_run(listing, request, described, run_options)
+    if not framed:
+        expect(outline)
     if not framed and (done := finished_plan(outline, request, run_options)) is not None:
         yield done
         return
@@ -88,6 +93,7 @@ def plan_table(
         if framed:
             spilled = spill_frame(request.source, request.options, work.folder, workers)
             outline = outline_run(frame_listing(spilled), request, described, run_options)
+            expect(outline)
             if (done := finished_plan(outline, request, run_options)) is not None:
                 yield replace(done, work=work)
                 return

@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 import preprocess.repair
+from preprocess import TableOptions, table_to_shards
 from preprocess.cli import prep
 from preprocess.errors import OutputError, SourceError
 from preprocess.output import hold
@@ -89,3 +90,23 @@ def test_what_is_not_there_is_refused_before_anything_is_read(
     assert "masks: not found; give --masks as it is now, or leave it out" in done.stderr
 
     assert CliRunner().invoke(prep, ["repair", *words]).exit_code == 0
+
+
+@pytest.mark.parametrize("framed", [False, True])
+def test_another_table_is_refused_as_that_whatever_its_columns_are(
+    tmp_path: Path, framed: bool
+) -> None:
+    out = tmp_path / "out"
+    table = {"x": [1, 2, 3], "y": ["a", "b", "a"]}
+    (tmp_path / "t.csv").write_text("x,y\n1,a\n2,b\n3,a\n")
+    (tmp_path / "other.csv").write_text("q,r\n1,a\n")
+    source, other = (table, {"q": [1]}) if framed else (tmp_path / "t.csv", tmp_path / "other.csv")
+    table_to_shards(source, out, TableOptions(target="y", categorical=("x",)))
+    shard = out / "train" / "00000.record.npy"
+    good = shard.read_bytes()
+    shard.write_bytes(b"bad")
+    with pytest.raises(SourceError, match=r"not what .*out was made from: names or sizes differ"):
+        repair_dataset(out, other)
+    assert shard.read_bytes() == b"bad"
+    repair_dataset(out, source)
+    assert shard.read_bytes() == good
