@@ -37,6 +37,8 @@ class CheckReport:
         path: The dataset's folder.
         files: Files that were looked at.
         nbytes: Bytes that the manifest promises in them.
+        shard_nbytes: Those in shards, which a run reports; the others are in files beside them,
+            as a tokenizer.
         full: Whether checksums were compared.
         problems: One line a bad file: which, what came, what was expected, what to do.
         foreign: Files in the folder that are not part of the dataset.
@@ -46,6 +48,7 @@ class CheckReport:
     path: Path
     files: int
     nbytes: int
+    shard_nbytes: int
     full: bool
     problems: tuple[str, ...]
     foreign: tuple[str, ...]
@@ -57,6 +60,7 @@ class CheckReport:
             "path": str(self.path),
             "files": self.files,
             "nbytes": self.nbytes,
+            "shard_nbytes": self.shard_nbytes,
             "full": self.full,
             "problems": list(self.problems),
             "foreign": list(self.foreign),
@@ -103,6 +107,7 @@ def check_dataset(
         path=root,
         files=len(expected),
         nbytes=sum(file.nbytes for file in promised),
+        shard_nbytes=sum(file.nbytes for file in promised if file.shard is not None),
         full=full,
         problems=tuple(problems),
         foreign=tuple(name for name, said in others.items() if not said),

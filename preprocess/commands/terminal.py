@@ -237,7 +237,12 @@ def check_text(report: "CheckReport") -> str:
     ]
     what = "sizes and checksums" if report.full else "sizes"
     count = len(report.problems)
+    beside = report.nbytes - report.shard_nbytes
     verdict = f"{count:,} problem{'s' * (count != 1)}" if count else "all good"
     size = human_nbytes(report.nbytes)
+    if beside:
+        size = (
+            f"{size} ({human_nbytes(report.shard_nbytes)} in shards, {human_nbytes(beside)} beside)"
+        )
     lines.append(f"{report.path}: {report.files:,} files, {size}, {what}: {verdict}")
     return "\n".join(lines)

@@ -196,7 +196,9 @@ def test_json_has_the_documented_keys(dataset: Path) -> None:
     result = check(dataset, "--json", "--full")
     assert result.exit_code == 1
     found = json.loads(result.stdout)
-    assert set(found) == {"path", "files", "nbytes", "full", "problems", "foreign"}
+    assert set(found) == {
+        "path", "files", "nbytes", "shard_nbytes", "full", "problems", "foreign",
+    }  # fmt: skip
     assert found["full"] is True
     assert len(found["problems"]) == 1
 

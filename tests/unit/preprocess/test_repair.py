@@ -143,6 +143,21 @@ def test_a_damaged_manifest_cannot_be_repaired(made: Made, tmp_path: Path) -> No
         repair_dataset(out, source)
 
 
+@pytest.mark.parametrize("kind", ["images", "tokens", "table"])
+def test_a_check_counts_the_shards_as_the_run_did_and_what_is_beside_them(
+    made: Made, tmp_path: Path, kind: str
+) -> None:
+    _, out = made(kind, "tensor")
+    found = json.loads(call("check", out, "--json").stdout)
+    assert found["shard_nbytes"] == json.loads(call("info", out, "--json").stdout)["nbytes"]
+    beside = sum(
+        path.stat().st_size for name in ("tokenizer", "table") for path in (out / name).rglob("*.*")
+    )
+    assert found["nbytes"] == found["shard_nbytes"] + beside
+    shown = call("check", out).stdout
+    assert (" in shards, " in shown) == (kind != "images") == (beside > 0)
+
+
 def test_json_has_the_documented_keys(made: Made, tmp_path: Path) -> None:
     source, whole = made("images", "tensor")
     out = Path(shutil.copytree(whole, tmp_path / "out"))
