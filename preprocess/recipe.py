@@ -88,16 +88,15 @@ class Recipe(Protocol):
         """Whether every item is one sample of fixed size, unless it is bad."""
         ...
 
-    @property
-    def share(self) -> float:
-        """Share of the samples of its items that it keeps: 1 unless other recipes have the rest."""
-        ...
-
     def expected_nbytes(self, item: Item) -> int:
         """Return the bytes that the samples of an item take; exact where it is one sample.
 
-        Those of all recipes that share it.
+        Those of all recipes that share it. Shards are cut by it: it must never change.
         """
+        ...
+
+    def predicted_nbytes(self, item: Item) -> float:
+        """Return the same of this recipe alone, as far as it is known by now: what is foretold."""
         ...
 
     def too_large(self, item: Item) -> SampleError | None:

@@ -68,10 +68,14 @@ class ShardTask:
         items = [item for item in self.items if self.recipe.too_large(item) is None]
         if not items:
             return 0
-        if self.capacity is None or any(column.in_chunks for column in self.columns()):
-            nbytes = sum(self.recipe.expected_nbytes(item) for item in items)
-            return round(nbytes * self.recipe.share)
+        if self.is_estimated:
+            return round(sum(self.recipe.predicted_nbytes(item) for item in items))
         return sum(container.shard_nbytes(c, len(items), self.capacity) for c in self.columns())
+
+    @property
+    def is_estimated(self) -> bool:
+        """Whether those bytes are an estimate."""
+        return self.capacity is None or any(column.in_chunks for column in self.columns())
 
     def columns(self) -> list[FieldSpec]:
         """Return what is stored, one file each."""

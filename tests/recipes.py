@@ -75,13 +75,12 @@ class DigestRecipe:
     def one_to_one(self) -> bool:
         return not any(field.has_offsets for field in self.fields())
 
-    @property
-    def share(self) -> float:
-        """All samples are its own."""
-        return 1.0
-
     def expected_nbytes(self, item: Item) -> int:
         return sum(field.nbytes for field in self.fields())
+
+    def predicted_nbytes(self, item: Item) -> float:
+        """Return the same: all samples are its own."""
+        return self.expected_nbytes(item)
 
     def too_large(self, item: Item) -> SampleError | None:
         return None

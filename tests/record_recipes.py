@@ -104,13 +104,12 @@ class RecordRecipe:
     def one_to_one(self) -> bool:
         return self.rows is None
 
-    @property
-    def share(self) -> float:
-        """All samples are its own."""
-        return 1.0
-
     def expected_nbytes(self, item: Item) -> int:
         return self.fields()[0].nbytes * (self.rows or 1)
+
+    def predicted_nbytes(self, item: Item) -> float:
+        """Return the same: all samples are its own."""
+        return self.expected_nbytes(item)
 
     def too_large(self, item: Item) -> SampleError | None:
         return None

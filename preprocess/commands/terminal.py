@@ -206,7 +206,8 @@ def print_plan(
             lines.append(f"skipped: {len(errors):,} that are {why}")
             lines += [f"  {printable(str(error))}" for error in errors[:SHOWN]]
     nbytes, left = described["nbytes"], described["nbytes_left"]
-    lines.append(f"to be written: {human_nbytes(nbytes)} ({nbytes:,} bytes) to {plan.out}")
+    about = "about " if any(task.is_estimated for task in plan.tasks()) else ""
+    lines.append(f"to be written: {about}{human_nbytes(nbytes)} ({nbytes:,} bytes) to {plan.out}")
     if left != nbytes:
         lines.append(f"of these, still to do: {human_nbytes(left)} ({left:,} bytes)")
     lines.append(f"free there: {human_nbytes(described['nbytes_free'])}")

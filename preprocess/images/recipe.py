@@ -135,14 +135,13 @@ class ImageRecipe:
         of_any_length = chosen.is_variable or chosen.boxes is not None or chosen.store == "jpeg"
         return chosen.pages == "first" and not of_any_length
 
-    @property
-    def share(self) -> float:
-        """All samples are its own."""
-        return 1.0
-
     def expected_nbytes(self, item: Item) -> int:
         """Return the bytes of one sample, or an estimate where sizes or pages differ."""
         return expected_nbytes(self.chosen, self.fields(), item)
+
+    def predicted_nbytes(self, item: Item) -> float:
+        """Return the same: all samples are its own."""
+        return self.expected_nbytes(item)
 
     def too_large(self, item: Item) -> SampleError | None:
         """Refuse a photo with more bytes than the options allow, or with such a mask."""

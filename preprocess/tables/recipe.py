@@ -97,11 +97,6 @@ class TableRecipe:
         """An item is any number of records."""
         return False
 
-    @property
-    def share(self) -> float:
-        """All samples are its own."""
-        return 1.0
-
     def expected_nbytes(self, item: Item) -> int:
         """Return the bytes of an item's records."""
         return item.nbytes
@@ -113,6 +108,10 @@ class TableRecipe:
         lists = self.schema.list_fields.values()
         tokens = () if self.text is None else self.text.fields().values()
         return (record, *lists, *tokens)
+
+    def predicted_nbytes(self, item: Item) -> float:
+        """Return the same: all samples are its own."""
+        return self.expected_nbytes(item)
 
     def too_large(self, item: Item) -> SampleError | None:  # noqa: ARG002
         """Return None: the plan has left out such files already."""

@@ -65,11 +65,6 @@ class GatherRecipe:
         """A range holds any number of documents."""
         return False
 
-    @property
-    def share(self) -> float:
-        """All samples are its own."""
-        return 1.0
-
     def expected_nbytes(self, item: Item) -> int:
         """Return about the bytes of an item's samples."""
         return item.nbytes
@@ -77,6 +72,10 @@ class GatherRecipe:
     def fields(self) -> tuple[FieldSpec, ...]:
         """Return what every sample will hold."""
         return self.final.fields()
+
+    def predicted_nbytes(self, item: Item) -> float:
+        """Return the same: all samples are its own."""
+        return self.expected_nbytes(item)
 
     def too_large(self, item: Item) -> SampleError | None:  # noqa: ARG002
         """Return None: the documents have been read already."""

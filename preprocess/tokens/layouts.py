@@ -75,6 +75,10 @@ class StreamLayout:
         mask = FieldSpec(name="loss_mask", dtype="uint8", shape=(), role="mask", ragged=True)
         return (tokens, mask) if self.masked else (tokens,)
 
+    def expected_tokens(self, documents: float, tokens: float) -> float:
+        """Return about the ids that are stored of so many documents of so many tokens."""
+        return tokens + documents * (len(self.bos) + len(self.eos))
+
     def lay_out(self, encoded: Encoded) -> LaidOut:
         """Put BOS and EOS around each document."""
         ids, counts = framed(encoded, self.bos, self.eos, self.dtype)
@@ -103,6 +107,14 @@ class FixedLayout:
         names = ["length", "pair_start"] if self.pairs else ["length"]
         lengths = [FieldSpec(name=n, dtype="uint32", shape=(), role="length") for n in names]
         return (tokens, *lengths)
+
+    def expected_tokens(self, documents: float, tokens: float) -> float:
+        """Return about the ids that are stored of so many documents of so many tokens."""
+        frame = self.frame
+        if not documents:
+            return tokens
+        step = None if frame.stride is None else max(1, frame.length - frame.stride)
+        return frame.length * (documents + (0 if step is None else tokens / step))
 
     def lay_out(self, encoded: Encoded) -> LaidOut:
         """Cut, frame and pad each document."""
@@ -160,6 +172,10 @@ class PackedLayout:
                 name="document_lengths", dtype="uint32", shape=(), role="length", ragged=True
             ),
         )
+
+    def expected_tokens(self, documents: float, tokens: float) -> float:
+        """Return the same: hardly any of a row stays empty."""
+        return tokens + documents * (len(self.bos) + len(self.eos))
 
     def lay_out(self, encoded: Encoded) -> LaidOut:
         """Choose the row of each document and put it there."""

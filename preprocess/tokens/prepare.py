@@ -4,25 +4,20 @@ import json
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from preprocess.append import continue_plan
-from preprocess.errors import SampleError, SourceError
-from preprocess.item_contents import ItemFiles
-from preprocess.items import Listing
+from preprocess.errors import SourceError
 from preprocess.output import check_paths
 from preprocess.plan import Plan, RunOptions, plan_run
 from preprocess.report import Report
 from preprocess.run import OnProgress, Runner, run
 from preprocess.spelling import in_python
-from preprocess.texts.arrays import beginnings, make_texts
-from preprocess.texts.read import list_texts, read_documents
+from preprocess.texts.read import list_texts
 from preprocess.tokens.apart import Process, loader_started
-from preprocess.tokens.batch import sizes_of
 from preprocess.tokens.duplicates import check_installed
 from preprocess.tokens.engine_check import Verdict, choose_engine
+from preprocess.tokens.engines import open_engine
 from preprocess.tokens.first import FirstPass
 from preprocess.tokens.layouts import StreamLayout
 from preprocess.tokens.loading import Loading
@@ -36,20 +31,13 @@ from preprocess.tokens.recipe import (
     make_tokenizer,
 )
 from preprocess.tokens.reorder import Reorder, first_folder, run_reordered
+from preprocess.tokens.sample import take_sample
 from preprocess.tokens.special import FOLDER, choose_layout, tokenizer_facts
 from preprocess.tokens.tokenizer import TextTokenizer
 from preprocess.tokens.tokenizer_source import find_tokenizer
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-_SAMPLE_NBYTES: Final = 1 << 15
-_SAMPLE_ITEMS: Final = 8
-"""Text of an item that engines are compared on before a run, about, and the items that it is taken
-from: the reference takes 0.1 s for all. The run itself goes on comparing."""
-
-_LOOKED_AT: Final = 200
-"""Records of each of these items that are searched for the metadata keys."""
 
 
 def plan_tokens(
@@ -87,11 +75,12 @@ def plan_tokens(
             check_paths(source, out)
         if limit is not None:
             listing = listing.limited(limit)
-        texts, absent = _sample(listing, options)
-        tokenizer, verdict = _choose(loading, options, texts)
+        sample = take_sample(listing, options)
+        tokenizer, verdict = _choose(loading, options, sample.texts)
     layout = choose_layout(options, tokenizer)
-    if absent:
-        note = f"no record that was looked at has {', '.join(map(repr, absent))} (--metadata-keys)"
+    if sample.absent:
+        shown = ", ".join(map(repr, sample.absent))
+        note = f"no record that was looked at has {shown} (--metadata-keys)"
         listing = replace(listing, notes=(*listing.notes, note))
     recipe = TokenRecipe(
         chosen=options,
@@ -102,6 +91,7 @@ def plan_tokens(
         layout=layout,
         split=None,
         unknown=None if tokenizer.unknown is None else tokenizer.unknown[1],
+        rates=sample.rates(open_engine(verdict.engine, tokenizer)),
     )
     recipes = dict.fromkeys(listing.splits, recipe)
     parts = options.bounds()
@@ -217,27 +207,3 @@ def run_tokens(
     )
     reorder = Reorder(orders=orders, layout=recipe.layout, unknown=recipe.unknown)
     return run_reordered(plan, first, reorder, run_options, on_progress, runner)
-
-
-def _sample(listing: Listing, options: TokenOptions) -> "tuple[pa.LargeStringArray, list[str]]":
-    """Return the first texts of a few items, evenly spaced, and metadata keys that none has.
-
-    Items that are bad are passed over: the run itself names them.
-    """
-    found: list[str] = []
-    absent = list(options.text.metadata_keys)
-    few = listing.limited(_SAMPLE_ITEMS)
-    files = ItemFiles(listing.root)
-    for item in (item for items in few.splits.values() for item in items):
-        try:
-            documents = next(read_documents(files, item, options.text), None)
-        except SampleError:
-            continue
-        if documents is not None and absent and documents.metadata is not None:
-            kept = [json.loads(one) for one in documents.metadata.slice(0, _LOOKED_AT).to_pylist()]
-            absent = [key for key in absent if all(one[key] is None for one in kept)]
-        if documents is not None:
-            ends = np.cumsum(sizes_of(documents.texts))
-            first = documents.texts.slice(0, 1 + int(np.searchsorted(ends, _SAMPLE_NBYTES)))
-            found += beginnings(first, _SAMPLE_NBYTES)
-    return make_texts(found), absent if found else []

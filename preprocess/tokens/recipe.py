@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import lru_cache
 from typing import Any, Final, cast
@@ -24,6 +24,7 @@ from preprocess.tokens.layouts import AnyLayout
 from preprocess.tokens.loading import Given
 from preprocess.tokens.maker import Mismatch, TokenMaker
 from preprocess.tokens.options import Specials, TokenOptions
+from preprocess.tokens.rates import NBYTES_PER_TOKEN, Rates
 from preprocess.tokens.tokenizer import TextTokenizer
 from preprocess.tokens.tokenizer_source import TokenizerSource
 
@@ -32,9 +33,6 @@ DUPLICATES: Final = "duplicates"
 
 _VERSION: Final = 1
 """Of the recipe: raised when the same options give other tokens."""
-
-_TEXT_NBYTES_PER_TOKEN: Final = 3.5
-"""Of usual texts and vocabularies, for estimates only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +49,7 @@ class TokenRecipe:
         split: Name of the split, if one source gives several.
         unknown: Id of what the tokenizer does not know, where it has one.
         first: What is kept of documents that are put in order afterwards.
+        rates: What a byte of the source becomes, for estimates.
     """
 
     chosen: TokenOptions
@@ -62,6 +61,7 @@ class TokenRecipe:
     split: str | None
     unknown: int | None
     first: FirstPass | None = None
+    rates: Rates = field(default_factory=Rates)
 
     @property
     def kind(self) -> str:
@@ -86,22 +86,23 @@ class TokenRecipe:
         """A file holds any number of documents."""
         return False
 
-    @property
-    def share(self) -> float:
-        """Share of the documents that are in the split."""
-        if self.split is None:
-            return 1.0
-        first, end = self.chosen.bounds()[self.split]
-        return (end - first) / SPLIT_STEPS
-
     def expected_nbytes(self, item: Item) -> int:
         """Return a guess at the bytes of an item's samples."""
         return 1 + self.tokens_nbytes(item.part_nbytes or item.nbytes)
 
+    def predicted_nbytes(self, item: Item) -> float:
+        """Return about the bytes of an item's samples in the split, by what a sample has told."""
+        first, end = (0, SPLIT_STEPS) if self.split is None else self.chosen.bounds()[self.split]
+        nbytes = (item.part_nbytes or item.nbytes) * (end - first) / SPLIT_STEPS
+        rates = self.rates
+        size = np.dtype(self.layout.fields()[0].dtype).itemsize
+        tokens = self.layout.expected_tokens(rates.documents, rates.tokens)
+        return nbytes * (tokens * size + rates.beside)
+
     def tokens_nbytes(self, nbytes: int) -> int:
         """Return a guess at the bytes of the tokens of so many bytes of text."""
         size = np.dtype(self.layout.fields()[0].dtype).itemsize
-        return round(nbytes * size / _TEXT_NBYTES_PER_TOKEN)
+        return round(nbytes * size / NBYTES_PER_TOKEN)
 
     def fields(self) -> tuple[FieldSpec, ...]:
         """Return the layout's fields, what names the documents, and what is kept of them."""

@@ -49,7 +49,6 @@ class LineRecipe:
 
     kind = "tokens"
     one_to_one = False
-    share = 1.0
 
     def options(self) -> dict[str, Any]:
         return {}
@@ -62,6 +61,10 @@ class LineRecipe:
 
     def expected_nbytes(self, item: Item) -> int:
         return item.nbytes
+
+    def predicted_nbytes(self, item: Item) -> float:
+        """Return the same: all samples are its own."""
+        return self.expected_nbytes(item)
 
     def too_large(self, item: Item) -> SampleError | None:
         return None
