@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from preprocess.errors import SampleError
+from preprocess.item_contents import ItemFiles
 from preprocess.items import Item
 from preprocess.tables.options import TableOptions
 from preprocess.tables.parse import parse_block
@@ -90,7 +91,7 @@ def test_texts_are_left_out_only_where_what_is_read_is_in_doubt(
     options = TextOptions(text_key="u", metadata_keys=("v.w",))
     kept = [
         line
-        for documents in read_documents(tmp_path, item, options)
+        for documents in read_documents(ItemFiles(tmp_path), item, options)
         for line in documents.texts.to_pylist()
     ]
     assert kept == ["x"] * len(rows) + ["t"]  # the others are not read, in doubt or not
@@ -111,7 +112,7 @@ def test_a_number_of_many_digits_in_a_broken_line_is_a_broken_line(tmp_path: Pat
     path = tmp_path / "a.jsonl"
     path.write_text('{"n": %s, "text": \n{"text": "x"}\n' % ("1" * 5000))
     item = Item(path.name, path.stat().st_size, path.stat().st_mtime_ns)
-    (documents,) = read_documents(tmp_path, item, TextOptions())
+    (documents,) = read_documents(ItemFiles(tmp_path), item, TextOptions())
     assert documents.texts.to_pylist() == ["x"]
     assert "broken JSON" in documents.errors[0].reason
 
@@ -120,6 +121,6 @@ def test_numbers_that_json_has_not_become_null_in_metadata(tmp_path: Path) -> No
     path = tmp_path / "a.jsonl"
     path.write_text('{"text": "a", "n": NaN, "m": {"i": [-Infinity, 1.5]}}\n')
     item = Item(path.name, path.stat().st_size, path.stat().st_mtime_ns)
-    (documents,) = read_documents(tmp_path, item, TextOptions(metadata_keys=("n", "m")))
+    (documents,) = read_documents(ItemFiles(tmp_path), item, TextOptions(metadata_keys=("n", "m")))
     assert documents.metadata is not None
     assert documents.metadata.to_pylist() == ['{"n":null,"m":{"i":[null,1.5]}}']
