@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from preprocess.tables.buffers import stored_numbers, validity
+from preprocess.tables.buffers import filled, stored_numbers, validity
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -94,10 +94,9 @@ def numbers_to_count(array: "pa.Array") -> Part | None:
     numbers = stored_numbers(array)
     if not array.null_count:
         return Part(numbers)
-    # Without a branch for each: which are missing, no processor guesses.
     valid = validity(array)
     fill = numbers[np.argmax(valid)]
-    return Part(np.where(valid, numbers, fill), int(fill), array.null_count)
+    return Part(filled(numbers, valid, fill), int(fill), array.null_count)
 
 
 def _count_near(numbers: NDArray[Any], low: int, near: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -20,7 +20,7 @@ from preprocess.contents import Contents
 from preprocess.errors import SampleError
 from preprocess.tables.block import Block, Evidence
 from preprocess.tables.block_sink import BlockSink
-from preprocess.tables.buffers import narrowed
+from preprocess.tables.buffers import narrowed, narrowest
 from preprocess.tables.left_out import LeftOut, SpilledErrors, errors_of, left_out_json, left_out_of
 from preprocess.tables.work import SPILL
 
@@ -162,7 +162,8 @@ def _narrow(column: "pa.ChunkedArray", evidence: Evidence | None) -> "pa.Chunked
         return pa.DictionaryArray.from_arrays(indices, array.dictionary, safe=False)
     low, high = (None, None) if evidence is None else (evidence.minimum, evidence.maximum)
     if pa.types.is_integer(kind) and isinstance(low, int) and isinstance(high, int):
-        return narrowed(array, (low, high))
+        bounds = low, high
+        return column if narrowest(kind, bounds) == kind else narrowed(array, bounds)
     return column
 
 
