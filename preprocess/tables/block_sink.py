@@ -1,16 +1,22 @@
 """The file of a parsed block, as Arrow writes to it."""
 
-from dataclasses import dataclass, field
-from typing import Any, Final
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from loaders.format.crc32c import extend
 from loaders.format.files import write_all
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+
 _TOGETHER: Final = 1 << 20
-"""Bytes that are written at a time: Arrow gives some hundred pieces to a block."""
+"""Bytes that are written at a time: Arrow gives some hundred pieces to a block. It puts them
+together itself: for each that it hands over, a thread waits for the interpreter."""
 
 
 @dataclass(slots=True)
@@ -28,31 +34,28 @@ class BlockSink:
     nbytes: int = 0
     crc32c: int = 0
     closed: bool = False
-    _held: bytearray = field(default_factory=bytearray)
+
+    @contextmanager
+    def opened(self) -> "Iterator[pa.BufferedOutputStream]":
+        """Give what Arrow writes to; at the end all of it is in the file."""
+        import pyarrow as pa
+
+        with (
+            pa.PythonFile(self, mode="w") as file,
+            pa.BufferedOutputStream(file, _TOGETHER) as stream,
+        ):
+            yield stream
 
     def write(self, data: Any) -> None:
-        """Take some bytes."""
+        """Write all of some bytes."""
         piece = np.frombuffer(data, np.uint8)
-        if piece.nbytes >= _TOGETHER:  # of a list of millions of values: not copied
-            self.flush()
-            self._write(piece)
-            return
-        self._held += piece.data
-        if len(self._held) >= _TOGETHER:
-            self.flush()
+        write_all(self.descriptor, piece.data)
+        self.nbytes += len(piece)
+        self.crc32c = extend(self.crc32c, piece)
 
     def flush(self) -> None:
-        """Write all bytes that are held."""
-        # The traceback of a failure holds on to these: no more can be added to them.
-        held, self._held = self._held, bytearray()
-        self._write(held)
-
-    def _write(self, data: bytearray | NDArray[np.uint8]) -> None:
-        write_all(self.descriptor, data if isinstance(data, bytearray) else data.data)
-        self.nbytes += len(data)
-        self.crc32c = extend(self.crc32c, data)
+        """Do nothing: all bytes are written. Arrow calls it."""
 
     def close(self) -> None:
-        """Write nothing more: after a failure the descriptor may be another file's by now."""
-        self._held = bytearray()
+        """Take note: Arrow hands nothing over any more, also what it held when a write failed."""
         self.closed = True

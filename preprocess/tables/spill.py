@@ -143,10 +143,8 @@ def _write_ipc(block: Block, sink: BlockSink) -> None:
     table = pa.table([*columns, pa.array(block.rows)], names=[*table.column_names, _ROW])
     key = block.key.encode(errors="surrogateescape")
     table = table.replace_schema_metadata({_KEY: key})
-    with pa.PythonFile(sink, mode="w") as file:
-        with pa.ipc.new_file(file, table.schema) as writer:
-            writer.write_table(table)
-        sink.flush()
+    with sink.opened() as stream, pa.ipc.new_file(stream, table.schema) as writer:
+        writer.write_table(table)
 
 
 def _narrow(column: "pa.ChunkedArray", evidence: Evidence | None) -> "pa.ChunkedArray | pa.Array":

@@ -1,5 +1,6 @@
 """Parsed tables in files: whole, in the order of the input, and used again only if they are."""
 
+import gc
 import os
 import tempfile
 import threading
@@ -269,9 +270,23 @@ def test_pieces_of_a_block_are_written_in_order_whatever_their_size(sizes: list[
     pieces = [bytes([number + 1]) * size for number, size in enumerate(sizes)]
     with tempfile.TemporaryFile() as file:
         sink = BlockSink(file.fileno())
-        for piece in pieces:
-            sink.write(piece)
-        sink.flush()
+        with sink.opened() as stream:
+            for piece in pieces:
+                stream.write(piece)
         file.seek(0)
         assert file.read() == b"".join(pieces)
     assert (sink.nbytes, sink.crc32c) == (sum(sizes), extend(0, b"".join(pieces)))
+
+
+def test_after_a_failure_nothing_is_written_to_what_has_the_descriptor_by_then() -> None:
+    with tempfile.TemporaryFile() as other:
+        reader, writer = os.pipe()
+        os.close(reader)
+        sink = BlockSink(writer)
+        with pytest.raises(BrokenPipeError), sink.opened() as stream:
+            stream.write(bytes(100))
+        os.dup2(other.fileno(), writer)
+        del stream
+        gc.collect()
+        os.close(writer)
+        assert os.fstat(other.fileno()).st_size == 0
