@@ -1,5 +1,7 @@
 """How a finished dataset was asked for: its options again, out of its manifest and its report."""
 
+import glob
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import wraps
@@ -43,6 +45,17 @@ class Moved:
     masks: Path | None = None
     boxes: Path | None = None
     metadata: Path | None = None
+
+
+def expect_there(root: Path, source: Any, moved: Moved) -> None:
+    """Refuse what is not there, before a byte is read: also where nothing turns out to be bad."""
+    is_named = isinstance(source, str | Path)
+    if is_named and not (os.path.lexists(source) or glob.has_magic(str(source))):
+        raise SourceError(f"{source}: not found; give what {root} was made from")
+    for name in ("like", "masks", "boxes", "metadata"):
+        path = getattr(moved, name)
+        if path is not None and not Path(path).exists():
+            raise SourceError(f"{path}: not found; give --{name} as it is now, or leave it out")
 
 
 def _of_this_version(

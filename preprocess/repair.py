@@ -1,7 +1,5 @@
 """`prep repair`: makes the bad files of a dataset again, byte for byte, and touches no other."""
 
-import glob
-import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -32,7 +30,7 @@ from preprocess.item_record import read_record
 from preprocess.output import hold
 from preprocess.plan import Plan, RunOptions
 from preprocess.receipt import Receipt
-from preprocess.recorded import Moved, Recorded
+from preprocess.recorded import Moved, Recorded, expect_there
 from preprocess.repair_cause import cause_and_remedy, other_contents
 from preprocess.report import Report, read_aside
 from preprocess.room import check_room, saying_what_is_wanted
@@ -114,7 +112,7 @@ def repair_files(
 ) -> RepairReport:
     """Do what `repair_dataset` does, with errors that name flags."""
     read_manifest(root)
-    _expect_there(root, source, moved)
+    expect_there(root, source, moved)
     bad = check_dataset(root, full=True, workers=workers).bad
     if bad:
         manifest, aside = read_manifest(root), read_aside(root / REPORT)
@@ -128,17 +126,6 @@ def repair_files(
             claim.release(finished=True)
     check = check_dataset(root, workers=workers)
     return RepairReport(root, tuple(file.path for file in bad), check)
-
-
-def _expect_there(root: Path, source: Any, moved: Moved) -> None:
-    """Refuse what is not there, before a byte is read: also where nothing turns out to be bad."""
-    is_named = isinstance(source, str | Path)
-    if is_named and not (os.path.lexists(source) or glob.has_magic(str(source))):
-        raise SourceError(f"{source}: not found; give what {root} was made from")
-    for name in ("like", "masks", "boxes", "metadata"):
-        path = getattr(moved, name)
-        if path is not None and not Path(path).exists():
-            raise SourceError(f"{path}: not found; give --{name} as it is now, or leave it out")
 
 
 @dataclass(frozen=True, slots=True)
