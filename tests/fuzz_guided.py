@@ -134,7 +134,7 @@ def main() -> None:
         words = [str(chosen.again)] if chosen.again else [str(chosen.corpus)]
         words += [f"-runs={chosen.count}", f"-seed={chosen.seed + 1}", f"-max_len={_MOST}"]
         words += [f"-timeout={_SECONDS}", f"-report_slow_units={_SECONDS}"]
-        words += [f"-artifact_prefix={chosen.corpus}/", "-reduce_inputs=0"]
+        words += [f"-artifact_prefix={chosen.corpus}/", "-reduce_inputs=0", "-print_final_stats=1"]
         fuzz(chosen.inside, chosen.corpus, chosen.kinds, words)
     sys.exit(_in_a_process(chosen.corpus))
 
