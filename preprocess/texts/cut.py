@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from preprocess.errors import SampleError
 from preprocess.item_files import check_nbytes, open_item
@@ -21,9 +20,6 @@ from preprocess.texts.kinds import (
 )
 from preprocess.texts.lines import RANGE_NBYTES
 from preprocess.texts.options import TextOptions
-
-if TYPE_CHECKING:
-    import pyarrow.parquet
 
 
 def cut_item(root: Path, item: Item, options: TextOptions) -> Sequence[Item]:
@@ -79,29 +75,25 @@ def _is_plain_utf8(root: Path, item: Item, options: TextOptions) -> bool:
 def _group_starts(root: Path, item: Item) -> tuple[list[int], list[tuple[int, int] | None]]:
     """Return the row groups at which the parts of a Parquet file begin, and the bytes of each.
 
-    Of a file that is compressed as a whole, each part has all of them.
+    The bytes are shares of the file, as large as the groups say they are: where their pages lie is
+    not asked for, since that ends the process where a column of a damaged file is described wrongly
+    (pyarrow 26). Of a file that is compressed as a whole, each part has all of them.
     """
     import pyarrow as pa
     import pyarrow.parquet
 
     with open_item(root, item) as file, open_table(file, item.key) as source:
         metadata = pyarrow.parquet.ParquetFile(source).metadata
-        starts, offsets, nbytes = [0], [0], 0
-        for index in range(metadata.num_row_groups):
-            group = metadata.row_group(index)
-            if nbytes >= RANGE_NBYTES:
+        groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
+        # Whatever the file says, its parts are all of it, one after the other.
+        sizes = [max(0, group.total_byte_size) for group in groups]
+        starts, offsets, begun, done, whole = [0], [0], 0, 0, max(1, sum(sizes))
+        for index, nbytes in enumerate(sizes):
+            if done - begun >= RANGE_NBYTES:
                 starts.append(index)
-                # Whatever the file says, its parts are all of it, one after the other.
-                offsets.append(min(max(_first_byte(group), offsets[-1]), item.nbytes))
-                nbytes = 0
-            nbytes += group.total_byte_size
+                offsets.append(item.nbytes * done // whole)
+                begun = done
+            done += nbytes
         if isinstance(source, pa.BufferReader):
             return starts, [None] * len(starts)
     return starts, [*pairwise([*offsets, item.nbytes])]
-
-
-def _first_byte(group: "pyarrow.parquet.RowGroupMetaData") -> int:
-    """Return where the pages of a row group begin; of one without columns, at 0."""
-    columns = (group.column(index) for index in range(group.num_columns))
-    pages = ((c.dictionary_page_offset, c.data_page_offset) for c in columns)
-    return min((page for both in pages for page in both if page is not None), default=0)

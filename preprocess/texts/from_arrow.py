@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import chain
+from itertools import chain, islice
 from typing import IO, TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -26,6 +26,9 @@ MAX_BATCH_ROWS: Final = 1 << 16
 """Rows that are worked on at once, also where they take no bytes."""
 
 _READ_NBYTES: Final = 1 << 20
+
+_FEW_ROWS: Final = 512
+"""Rows that are read one by one: tens of microseconds each."""
 
 
 _MAX_INFLATED_NBYTES: Final = 256_000_000
@@ -86,8 +89,14 @@ def _line(error: Exception) -> str:
     return " ".join(str(error).split())
 
 
-def read_parquet(files: ItemFiles, item: Item, options: TextOptions) -> Iterator[Documents]:
+def read_parquet(
+    files: ItemFiles, item: Item, options: TextOptions, *, few: bool = False
+) -> Iterator[Documents]:
     """Yield the documents of a Parquet file, or of some of its row groups.
+
+    What a file says of a column is asked for before it is read, to read no more than has room; in
+    a damaged one that ends the process (pyarrow 26). With `few` the first rows are read one by one
+    instead, where what is wrong is an error.
 
     Raises:
         SampleError: The file is damaged, or has no such columns of text.
@@ -110,12 +119,15 @@ def read_parquet(files: ItemFiles, item: Item, options: TextOptions) -> Iterator
             return
         paths = {key: find_column(file.schema_arrow, key, item.key) for key in needed_keys(options)}
         names = [".".join(path) for path in paths.values()]
-        check_held_nbytes(file, groups, names, options.max_item_nbytes, item.key)
-        rows = _block_rows(file, groups, names)
-        most = min(rows, most_rows(source, file, groups, names) or rows)
+        rows, most = MAX_BATCH_ROWS, 1
+        if not few:
+            check_held_nbytes(file, groups, names, options.max_item_nbytes, item.key)
+            rows = _block_rows(file, groups, names)
+            most = min(rows, most_rows(source, file, groups, names) or rows)
         batches = file.iter_batches(
             batch_size=most, row_groups=list(groups), columns=names, use_threads=False
         )
+        batches = islice(batches, _FEW_ROWS) if few else batches
         blocks = batches if most == rows else of_block_size(batches)
         yield from _documents(blocks, paths, sum(sizes[: groups.start]), item.key, options)
 

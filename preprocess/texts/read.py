@@ -25,8 +25,13 @@ from preprocess.texts.records import dump_json
 __all__ = ["TextOptions", "list_texts", "read_documents"]
 
 
-def read_documents(files: ItemFiles, item: Item, options: TextOptions) -> Iterator[Documents]:
+def read_documents(
+    files: ItemFiles, item: Item, options: TextOptions, *, few: bool = False
+) -> Iterator[Documents]:
     """Yield the documents of an item in order, some MB at a time.
+
+    With `few` those of Parquet are the first alone, and nothing is asked for that ends the process
+    where the file is damaged: for who reads before a note says which file is in work.
 
     `Documents.places` are, of JSON lines and of lines of text, the byte at which the record begins
     in the file (decompressed; as UTF-8 if it is in another encoding); of Parquet, Arrow and CSV
@@ -45,7 +50,7 @@ def read_documents(files: ItemFiles, item: Item, options: TextOptions) -> Iterat
     if kind == "json":
         yield from read_json(files, item, options)
     elif kind == "parquet":
-        yield from read_parquet(files, item, options)
+        yield from read_parquet(files, item, options, few=few)
     elif kind == "arrow":
         yield from read_arrow(files, item, options)
     elif kind in {"csv", "tsv"}:

@@ -89,7 +89,7 @@ def take_sample(listing: Listing, options: TokenOptions) -> Sample:
     files = ItemFiles(listing.root)
     for item in (item for items in few.splits.values() for item in items):
         try:
-            documents = next(read_documents(files, item, options.text), None)
+            documents = next(read_documents(files, item, options.text, few=True), None)
             if documents is not None:
                 _count(sample, listing.root, item, documents)
         except SampleError:
