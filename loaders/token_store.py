@@ -86,7 +86,7 @@ class TokenStore:
         if self.manifest.kind != "tokens" and name not in held:
             several = f"{name}_0000" in held
             what = "the tokens of several columns" if several else "no tokens"
-            remedy = "open_table" if several else "open_dataset"
+            remedy = "open_table" if self.manifest.kind == "table" else "open_dataset"
             raise SelectionError(
                 f"{path}: a dataset of kind {self.manifest.kind!r} holds {what}: open it with "
                 f"loaders.{remedy}"

@@ -81,7 +81,7 @@ def difference_begun(plan: Plan) -> str:
     if found.names:
         return f"of other input: {found.names}"
     if found.written:
-        return f"whose input files were changed since it began: {found.written}"
+        return f"whose input files have other times than when it began: {found.written}"
     return "with other classes, or of another version of prep"
 
 
@@ -152,8 +152,8 @@ def _other_field(
         longest = max((i.key.encode(errors="surrogateescape") for i in items), key=len)
         return (
             f"names of {split} have up to {there.shape[0]} bytes there, {here.shape[0]} here, as "
-            f"{printable(longest.decode(errors='surrogateescape'))} (--key-bytes leaves room for "
-            "longer ones)"
+            f"{printable(longest.decode(errors='surrogateescape'))} (--key-bytes at the first "
+            "run leaves room for longer ones)"
         )
     return (
         f"{name} of {split} is {there.dtype} {list(there.shape)} there, "

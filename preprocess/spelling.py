@@ -129,6 +129,24 @@ class OptionError(ValueError):
         return "".join(part if isinstance(part, str) else part.flag for part in self.parts)
 
 
+def check_names(options: Any, *names: str) -> None:
+    """Refuse options that are no tuples of texts: one text would be taken letter by letter.
+
+    Args:
+        options: A record of options.
+        names: Of those that hold several texts.
+
+    Raises:
+        OptionError: One holds something else.
+    """
+    for name in names:
+        value = getattr(options, name)
+        if not isinstance(value, tuple) or not all(isinstance(one, str) for one in value):
+            raise OptionError(
+                Option(name), f"={value!r}: expected a tuple of texts, such as ('one',)"
+            )
+
+
 def spelled_in_python(message: str, own: Mapping[str, str] = _NO_KEYWORDS) -> str:
     """Return a message with keywords, between back quotes, in the place of flags.
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from preprocess.shares import check_shares
-from preprocess.spelling import Option, OptionError
+from preprocess.spelling import Option, OptionError, check_names
 
 KEY: Final = "file_name"
 """Column with the paths of photos, as in datasets of Hugging Face."""
@@ -29,6 +29,11 @@ class MetadataOptions:
     label: str | None = None
     labels: str | None = None
     targets: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse a text in the place of several, and take the path as a text too."""
+        object.__setattr__(self, "path", Path(self.path))
+        check_names(self, "targets")
 
     def columns(self) -> tuple[str, ...]:
         """Return the columns that every row must have."""

@@ -115,7 +115,10 @@ class ImageOptions:
     key_bytes: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse values outside their range."""
+        """Refuse values outside their range, and take paths as texts too."""
+        for name in ("masks", "boxes"):
+            path = getattr(self, name)
+            object.__setattr__(self, name, None if path is None else Path(path))
         if not self.sizes or len(set(self.sizes)) != len(self.sizes):
             raise OptionError(
                 Option("sizes"), f"={self.sizes}: expected at least one, all different"

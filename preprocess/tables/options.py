@@ -6,7 +6,7 @@ from shlex import quote
 from typing import Any, Final, Literal, get_args
 
 from preprocess.shares import check_shares
-from preprocess.spelling import Option, OptionError
+from preprocess.spelling import Option, OptionError, check_names
 from preprocess.texts.options import TextOptions
 
 Task = Literal["auto", "classification", "regression"]
@@ -97,6 +97,7 @@ class TableOptions:
 
     def __post_init__(self) -> None:
         """Refuse values outside their range, and columns with two fates."""
+        check_names(self, "categorical", "numeric", "ignore", "text", "float32", "null_values")
         if self.task not in get_args(Task):
             raise OptionError(Option("task", self.task), f": expected {get_args(Task)}")
         if self.min_count < 1:

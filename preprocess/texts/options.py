@@ -4,7 +4,7 @@ import codecs
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from preprocess.spelling import Option, OptionError
+from preprocess.spelling import Option, OptionError, check_names
 
 MAX_DOCUMENT_NBYTES: Final = 64_000_000
 """Default: far above any text that was written by hand; a few hundred MB while it is encoded."""
@@ -47,6 +47,7 @@ class TextOptions:
 
     def __post_init__(self) -> None:
         """Refuse values outside their range."""
+        check_names(self, "metadata_keys")
         for name in ("text_key", "pair_key"):
             if getattr(self, name) == "":
                 raise OptionError(Option(name, ""), ": expected the name of a key")

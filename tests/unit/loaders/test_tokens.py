@@ -20,6 +20,7 @@ from loaders import (
     open_tokens,
 )
 from loaders.format.fields import FieldSpec
+from tests.small_datasets import Made
 from tests.token_stores import (
     stream_fields,
     text,
@@ -280,6 +281,12 @@ def test_folders_and_datasets_without_tokens_are_refused(
     assert len(open_tokens(str(path), "validation")) == 6
     with pytest.raises(SelectionError, match="no split 'test'; stored are train, validation"):
         open_tokens(path, split="test")
+
+
+def test_a_table_without_texts_is_told_what_opens_it(made: Made) -> None:
+    _, out = made("list table", "tensor")
+    with pytest.raises(SelectionError, match=r"kind 'table' holds no tokens.*open_table"):
+        open_tokens(out)
 
 
 def test_a_view_that_does_not_suit_the_layout_names_those_that_do(tmp_path: Path) -> None:

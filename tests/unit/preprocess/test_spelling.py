@@ -1,5 +1,6 @@
 """Options are named as flags to whom has typed them, and as keywords in Python."""
 
+import re
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final
@@ -10,7 +11,7 @@ from click.testing import CliRunner
 from preprocess import images_to_shards, repair_dataset
 from preprocess.cli import prep
 from preprocess.errors import OutputError, SourceError
-from preprocess.images.beside import SplitOptions
+from preprocess.images.beside import MetadataOptions, SplitOptions
 from preprocess.images.options import ImageOptions
 from preprocess.plan import RunOptions
 from preprocess.spelling import Option, OptionError, flag_of, spelled_in_python
@@ -126,3 +127,34 @@ def test_python_is_told_keywords(tmp_path: Path) -> None:
         )
     with pytest.raises(SourceError, match="nowhere: not found"):
         repair_dataset(tmp_path / "out", tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize(
+    ("record", "given"),
+    [
+        *(
+            (TableOptions, {name: value})
+            for name in ("categorical", "numeric", "ignore", "text", "float32", "null_values")
+            for value in ("xy", None, (1,))
+        ),
+        (TextOptions, {"metadata_keys": "xy"}),
+        (MetadataOptions, {"path": "rows.csv", "targets": "xy"}),
+    ],
+)
+def test_one_text_in_the_place_of_several_is_refused_by_name(
+    record: Any, given: dict[str, Any]
+) -> None:
+    name, value = list(given.items())[-1]
+    with pytest.raises(OptionError, match=re.escape(f"{name}={value!r}: expected a tuple")):
+        record(**given)
+
+
+def test_paths_may_be_texts() -> None:
+    options = ImageOptions(
+        sizes=((8, 8),),
+        masks="masks",  # type: ignore[arg-type]
+        boxes="boxes.json",  # type: ignore[arg-type]
+        metadata=MetadataOptions(path="rows.csv"),  # type: ignore[arg-type]
+    )
+    assert (options.masks, options.boxes) == (Path("masks"), Path("boxes.json"))
+    assert options.metadata == MetadataOptions(path=Path("rows.csv"))

@@ -80,7 +80,7 @@ def touch(path: Path) -> None:
         (
             lambda f: touch(f / "train/003"),
             {},
-            r"input files were changed since it began: train/003 was written to since",
+            r"input files have other times than when it began: train/003 was written to since",
         ),
     ],
 )
