@@ -12,9 +12,10 @@ from preprocess.item_contents import ItemFiles
 from preprocess.item_files import open_item
 from preprocess.items import Item, Listing
 from preprocess.texts.arrays import beginnings, make_texts
-from preprocess.texts.content import open_content
+from preprocess.texts.content import BLOCK_NBYTES, open_content
+from preprocess.texts.cut import kind_to_read
 from preprocess.texts.documents import Documents
-from preprocess.texts.from_arrow import open_table
+from preprocess.texts.from_arrow import open_batches, open_table
 from preprocess.texts.kinds import kind_by_name
 from preprocess.texts.read import read_documents
 from preprocess.tokens.batch import sizes_of
@@ -125,18 +126,31 @@ def _count(sample: Sample, root: Path, item: Item, documents: Documents) -> None
 def _source_nbytes(root: Path, item: Item, documents: Documents) -> float:
     """Return the bytes of a file that some documents, its first, were read from, about."""
     nbytes = item.part_nbytes or item.nbytes
-    count = len(documents.texts)
-    if documents.lines is not None:
-        if count < 2:
-            return max(1.0, int(sizes_of(documents.texts).sum()) / _inflation(root, item))
-        first, last = int(documents.places[0]), int(documents.places[-1])
-        return (last - first) * count / (count - 1) / _inflation(root, item)
-    if kind_by_name(item.key) == "parquet":
-        return nbytes * min(1.0, count / max(1, _row_count(root, item)))
-    if not int(documents.places[0]):
+    rows = len(documents.texts) + len(documents.errors)
+    kind = kind_by_name(item.key) or kind_to_read(root, item)
+    if kind == "parquet":
+        return nbytes * min(1.0, rows / max(1, _row_count(root, item)))
+    if documents.lines is None and not int(documents.places[0]):
         return nbytes  # one document, all of the file
+    if documents.lines is not None and rows > 1 and not documents.errors:
+        first, last = int(documents.places[0]), int(documents.places[-1])
+        return (last - first) * rows / (rows - 1) / _inflation(root, item)
+    # What is beside the texts, or is none, takes its bytes as well: a block of them at least.
+    read = _arrow_nbytes(root, item, rows) if kind == "arrow" else BLOCK_NBYTES
     text = int(sizes_of(documents.texts).sum())
-    return min(nbytes, text / _inflation(root, item))
+    return min(nbytes, max(read, text) / _inflation(root, item))
+
+
+def _arrow_nbytes(root: Path, item: Item, rows: int) -> float:
+    """Return the bytes of the first rows of an Arrow file, with all of its columns."""
+    with open_item(root, item) as file, open_table(file, item.key) as source:
+        nbytes = found = 0
+        for batch in open_batches(source, item.key)[1]:
+            nbytes += batch.nbytes
+            found += len(batch)
+            if found >= rows:
+                break
+        return max(1.0, nbytes * rows / max(1, found))
 
 
 def _inflation(root: Path, item: Item) -> float:

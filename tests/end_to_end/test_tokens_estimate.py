@@ -91,3 +91,53 @@ def test_a_dry_run_foretells_the_bytes_of_tokens_within_a_sixth(
 def test_a_dry_run_says_that_it_is_an_estimate(tmp_path: Path, bpe: Path) -> None:
     shown = prepare(write(tmp_path, "jsonl"), tmp_path / "out", bpe, "--dry-run").stdout
     assert "to be written: about " in shown
+
+
+def rows_of(form: str, texts: list[str]) -> bytes:
+    """Return a file with some texts, and 500 bytes beside each."""
+    beside = "y" * 500
+    if form == "csv":
+        return "".join(f"{row}\n" for row in ["text,x", *(f"{t},{beside}" for t in texts)]).encode()
+    if form == "jsonl":
+        records = ({"text": text, "x": beside} for text in texts)
+        return "".join(json.dumps(record) + "\n" for record in records).encode()
+    table = pa.table({"text": texts, "x": [beside] * len(texts)})
+    sink = pa.BufferOutputStream()
+    if form == "parquet":
+        pq.write_table(table, sink)
+    else:
+        with pa.ipc.new_stream(sink, table.schema) as stream:
+            stream.write_table(table, max_chunksize=1000)
+    return sink.getvalue().to_pybytes()
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl", "parquet", "arrow"])
+def test_few_texts_beside_other_columns_are_not_taken_for_all_of_a_file(
+    tmp_path: Path, bpe: Path, form: str
+) -> None:
+    texts = ["" if number % 1000 else "def value" for number in range(12_000)]
+    source, out = tmp_path / f"in.{form}", tmp_path / "out"
+    source.write_bytes(rows_of(form, texts))
+    planned = json.loads(prepare(source, out, bpe, "--dry-run", "--json").stdout)
+    made = json.loads(prepare(source, out, bpe, "--json").stdout)
+    assert made["nbytes"] / 2 < planned["nbytes"] < made["nbytes"] * 2
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl", "parquet", "arrow"])
+def test_a_file_that_begins_with_empty_texts_is_prepared(
+    tmp_path: Path, bpe: Path, form: str
+) -> None:
+    source = tmp_path / f"in.{form}"
+    source.write_bytes(rows_of(form, [""] * 1000 + ["def value"]))
+    made = json.loads(prepare(source, tmp_path / "out", bpe, "--json").stdout)
+    assert made["nbytes"]
+
+
+def test_records_of_which_nearly_none_is_good_do_not_raise_the_estimate(
+    tmp_path: Path, bpe: Path
+) -> None:
+    source = tmp_path / "in.jsonl"
+    good = json.dumps({"text": "def value"}) + "\n"
+    source.write_text(good * 2 + '{"other": 1}\n' * 400_000)
+    planned = json.loads(prepare(source, tmp_path / "out", bpe, "--dry-run", "--json").stdout)
+    assert planned["nbytes"] < 10_000
