@@ -62,10 +62,14 @@ def compare_contents(
     """
     checks: dict[_Check, None] = {}
     unknown = False
+    other: list[str] = []
     for old, item in pairs:
+        name = printable(item.key)
+        if len(old.times) != len(item.times()):
+            other.append(f"{name} has another number of files than {ITEMS} says")
+            continue
         contents = old.contents or (NOT_READ,) * len(old.times)
         found = zip(item.files(root), old.times, contents, strict=True)
-        name = printable(item.key)
         for (folder, file), time, content in found:
             if touched and file.mtime_ns == time:
                 continue
@@ -73,9 +77,8 @@ def compare_contents(
             name += "" if file is item else f": its mask {printable(file.key)}"
             checks[_Check(name, folder, file, content)] = None
     if touched and unknown:
-        return Compared("", unknown)
+        return Compared(some(other), unknown)
     known = iter([check for check in checks if check.content != NOT_READ])
-    other: list[str] = []
     with ThreadPoolExecutor(workers) as pool:
         while batch := list(islice(known, _BATCH)):
             other += [said for said in pool.map(_difference, batch) if said]

@@ -220,3 +220,16 @@ def test_a_repair_by_another_version_of_a_library_says_so(
     with pytest.raises(SourceError, match=said):
         repair_dataset(out, source)
     assert json.loads((out / "report.json").read_bytes())["tools"]
+
+
+@pytest.mark.parametrize("more", [(), ("--append",)])
+def test_a_record_of_another_number_of_files_is_refused_by_name(
+    tmp_path: Path, more: tuple[str, ...]
+) -> None:
+    source = write_source("images", tmp_path)
+    prepare("images", "tensor", source, tmp_path / "out")
+    rewritten(tmp_path / "out", lambda item: [*item[:2], item[2] * 2, *item[3:7], item[7] * 2])
+    touch(source)
+    code, said = again("images", source, *more)
+    assert code == 1
+    assert "has another number of files than items.jsonl says" in said
