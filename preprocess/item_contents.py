@@ -23,10 +23,13 @@ class ItemFiles:
 
     Args:
         root: The source folder.
+        sums: False for who gives them to a reader of which only the beginning is asked for: what
+            is opened is not read to its end for its sum, also where it is refused.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, sums: bool = True) -> None:
         self.root = root
+        self._sums = sums
         self._found: dict[tuple[str, int, int], str] = {}
 
     @contextmanager
@@ -41,6 +44,10 @@ class ItemFiles:
             SampleError: As `open_item`; or the item was read before and held something else.
             SourceError: As `open_item`.
         """
+        if not self._sums:
+            with open_item(self.root, item) as file:
+                yield file
+            return
         with open_item(self.root, item) as file, _Summed(file.fileno(), item.extent) as summed:
             try:
                 yield summed

@@ -87,7 +87,7 @@ def take_sample(listing: Listing, options: TokenOptions) -> Sample:
     absent = list(options.text.metadata_keys)
     sample = Sample(make_texts([]), absent)
     few = listing.limited(_ITEMS)
-    files = ItemFiles(listing.root)
+    files = ItemFiles(listing.root, sums=False)
     for item in (item for items in few.splits.values() for item in items):
         try:
             documents = next(read_documents(files, item, options.text, few=True), None)

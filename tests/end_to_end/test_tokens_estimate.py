@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import random
 from pathlib import Path
 
@@ -141,3 +142,22 @@ def test_records_of_which_nearly_none_is_good_do_not_raise_the_estimate(
     source.write_text(good * 2 + '{"other": 1}\n' * 400_000)
     planned = json.loads(prepare(source, tmp_path / "out", bpe, "--dry-run", "--json").stdout)
     assert planned["nbytes"] < 10_000
+
+
+def test_a_dry_run_does_not_read_a_refused_file_to_its_end(
+    tmp_path: Path, bpe: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = tmp_path / "in.csv"
+    source.write_bytes(b"no,text\n" + b"def,value\n" * 600_000)
+    read: list[int] = []
+    whole = os.pread
+
+    def pread(descriptor: int, nbytes: int, offset: int) -> bytes:
+        read.append(nbytes)
+        return whole(descriptor, nbytes, offset)
+
+    monkeypatch.setattr(os, "pread", pread)
+    prepare(source, tmp_path / "out", bpe, "--dry-run", "--text-key", "body")
+    assert not read
+    prepare(source, tmp_path / "out", bpe, "--text-key", "body")
+    assert read
