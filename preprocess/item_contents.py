@@ -23,8 +23,8 @@ class ItemFiles:
 
     Args:
         root: The source folder.
-        sums: False for who gives them to a reader of which only the beginning is asked for: what
-            is opened is not read to its end for its sum, also where it is refused.
+        sums: False where nobody asks what was read, as of a sample or a trial: what is opened is
+            not read to its end for its sum, also where it is refused.
     """
 
     def __init__(self, root: Path, *, sums: bool = True) -> None:

@@ -35,7 +35,7 @@ def without_fatal_files(listing: Listing, reading: Reading, folder: Path, run: s
             work=partial(file.read_for_nothing, reading.options),
             load=_load,
         )
-        for file in files_of(listing, reading, ItemFiles(listing.root))
+        for file in files_of(listing, reading, ItemFiles(listing.root, sums=False))
         if file.refused is None and (reading.item_timeout is not None or file.place in noted)
     ]
     with known_fatal(folder, run) as known:
