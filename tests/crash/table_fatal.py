@@ -28,10 +28,10 @@ class Deadly(int):
     nbytes: int
     mark: Path
 
-    def __lt__(self, nbytes: int) -> bool:
+    def __ge__(self, nbytes: int) -> bool:
         if self.how and nbytes == self.nbytes:
             die(self.how, self.mark)
-        return int(self) < nbytes
+        return int(self) >= nbytes
 
 
 def deadly(how: str, nbytes: int, mark: Path) -> Deadly:
