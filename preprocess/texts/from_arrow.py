@@ -96,7 +96,7 @@ def read_parquet(
 
     What a file says of a column is asked for before it is read, to read no more than has room; in
     a damaged one that ends the process (pyarrow 26). With `few` the first rows are read one by one
-    instead, where what is wrong is an error.
+    instead, where what is wrong is an error, and none of a file whose rows may be too large.
 
     Raises:
         SampleError: The file is damaged, or has no such columns of text.
@@ -120,7 +120,9 @@ def read_parquet(
         paths = {key: find_column(file.schema_arrow, key, item.key) for key in needed_keys(options)}
         names = [".".join(path) for path in paths.values()]
         rows, most = MAX_BATCH_ROWS, 1
-        if not few:
+        if few:
+            _check_rows(file, groups, item.key, options)
+        else:
             check_held_nbytes(file, groups, names, options.max_item_nbytes, item.key)
             rows = _block_rows(file, groups, names)
             most = min(rows, most_rows(source, file, groups, names) or rows)
@@ -130,6 +132,16 @@ def read_parquet(
         batches = islice(batches, _FEW_ROWS) if few else batches
         blocks = batches if most == rows else of_block_size(batches)
         yield from _documents(blocks, paths, sum(sizes[: groups.start]), item.key, options)
+
+
+def _check_rows(
+    file: "pyarrow.parquet.ParquetFile", groups: range, key: str, options: TextOptions
+) -> None:
+    """Refuse row groups of more bytes, of all columns, than a file may hold."""
+    limit = options.max_item_nbytes
+    nbytes = sum(file.metadata.row_group(index).total_byte_size for index in groups)
+    if limit is not None and nbytes > limit:
+        raise SampleError(key, f"its rows have {nbytes:,} bytes, files may hold {limit:,}")
 
 
 def _block_rows(file: "pyarrow.parquet.ParquetFile", groups: range, names: list[str]) -> int:

@@ -13,6 +13,7 @@ import resource
 import shutil
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,6 +27,7 @@ from loaders import Loader, open_dataset, open_table, open_tokens
 from loaders.residency import Residency
 from preprocess import ImageOptions, RunOptions, images_to_shards
 from tests.small_datasets import Made, prepare
+from tests.waiting import SECONDS
 
 ROUNDS = 100
 WARM = 15
@@ -36,6 +38,9 @@ GROWTH = 24 << 20
 """Bytes that allocators may take meanwhile; one leaked batch or map a round is more."""
 
 FEW = 4
+
+_ALIKE, _LOOK = 10, 0.02
+"""Times that the same must be seen, and the seconds between two looks."""
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc")
 
@@ -54,8 +59,34 @@ def held() -> dict[str, object]:
 
 def children() -> str:
     """Return the processes that any thread of this one has started."""
-    tasks = Path("/proc/self/task").iterdir()
-    return " ".join(sorted((task / "children").read_text() for task in tasks)).strip()
+    found = []
+    for task in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
+            found.append((task / "children").read_text())
+    return " ".join(sorted(found)).strip()
+
+
+def look() -> tuple[dict[str, object], str]:
+    """Return what the process holds, and the processes that it has started."""
+    return held(), children()
+
+
+def at_rest() -> tuple[dict[str, object], str]:
+    """Return what is seen several times in a row: a thread may still be on its way out."""
+    seen, alike = look(), 1
+    while alike < _ALIKE:
+        time.sleep(_LOOK)
+        last, seen = seen, look()
+        alike = alike + 1 if seen == last else 1
+    return seen
+
+
+def after(before: tuple[dict[str, object], str]) -> tuple[dict[str, object], str]:
+    """Return what is seen once it is as it was; what has leaked stays, and is seen at last."""
+    end = time.monotonic() + SECONDS
+    while (seen := look()) != before and time.monotonic() < end:
+        time.sleep(_LOOK)
+    return seen
 
 
 def resident_nbytes() -> int:
@@ -87,11 +118,11 @@ def repeat(work: Callable[[int], None], rounds: int = ROUNDS, warm: int = WARM) 
         work(number)
     gc.collect()
     with frozen():
-        before, processes, resident = held(), children(), [resident_nbytes()]
+        before, resident = at_rest(), [resident_nbytes()]
         for number in range(warm, rounds):
             work(number)
             resident.append(resident_nbytes())
-        assert (held(), children()) == (before, processes)
+        assert after(before) == before
     assert min(resident[-FEW:]) - min(resident[:FEW]) < GROWTH, resident
 
 
