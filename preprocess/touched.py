@@ -142,7 +142,7 @@ def as_untouched(plan: Plan, touched: Sequence[tuple[RecordedItem, Item]]) -> Pl
 def _with_times(item: Item, times: tuple[int, ...] | None) -> Item:
     if times is None:
         return item
-    mask = item.mask if item.mask is None else replace(item.mask, mtime_ns=times[1])
+    mask = None if item.mask is None else replace(item.mask, mtime_ns=times[1])
     return replace(item, mtime_ns=times[0], mask=mask)
 
 
