@@ -214,9 +214,15 @@ class Plan:
         """Bytes of the shards to be written if no item is skipped but for its size."""
         return sum(task.nbytes for task in self.tasks())
 
+    @property
+    def nbytes_beside(self) -> int:
+        """Bytes of what is written beside the shards, such as a tokenizer."""
+        return sum(map(len, self.extras.values()))
+
     def nbytes_left(self) -> int:
-        """Return the same of the shards that have no receipt yet."""
-        return sum(task.nbytes for task in self.tasks() if not task.receipt_path.exists())
+        """Return the bytes of the shards that have no receipt yet, and of what lies beside."""
+        left = sum(task.nbytes for task in self.tasks() if not task.receipt_path.exists())
+        return left + self.nbytes_beside
 
 
 def plan_run(

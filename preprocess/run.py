@@ -73,14 +73,14 @@ def _run(plan: Plan, options: RunOptions, on_progress: OnProgress) -> Report:
         clear_finished(plan.out)
         return report_of(plan, options, manifest, read_skipped(plan.out))
     if options.overwrite:  # before anything is removed
-        check_room(plan.out, plan.nbytes - replaced_nbytes(plan))
+        check_room(plan.out, plan.nbytes + plan.nbytes_beside - replaced_nbytes(plan))
     held = claim(plan, overwrite=options.overwrite)
     finished = False
     try:
         kept, pending = _look_for_receipts(plan, held.owner)
         for receipt in kept:
             on_progress(receipt.count, len(receipt.skipped), receipt.nbytes)
-        check_room(plan.out, sum(task.nbytes for task in pending))
+        check_room(plan.out, sum(task.nbytes for task in pending) + plan.nbytes_beside)
         workers = options.worker_count()
         backend = options.backend
         if backend == "auto":

@@ -113,7 +113,8 @@ def check_plan(plan: Plan, *, overwrite: bool) -> None:
     if not os.access(folder, os.W_OK | os.X_OK, effective_ids=effective):
         raise OutputError(f"{plan.out}: cannot write: nothing may be made in {folder}")
     replaced = replaced_nbytes(plan) if overwrite else 0
-    check_room(plan.out, _nbytes_left(plan, overwrite=overwrite) - replaced)
+    left = _nbytes_left(plan, overwrite=overwrite)
+    check_room(plan.out, left + plan.nbytes_beside - replaced)
 
 
 def _nearest_folder(out: Path) -> Path:
@@ -162,6 +163,7 @@ def describe_plan(plan: Plan, *, overwrite: bool) -> dict[str, Any]:
         "ignored": plan.listing.ignored,
         "notes": [printable(note) for note in plan.listing.notes],
         "nbytes": plan.nbytes,
+        "nbytes_beside": plan.nbytes_beside,
         "nbytes_left": _nbytes_left(plan, overwrite=overwrite),
         "nbytes_free": shutil.disk_usage(_nearest_folder(plan.out)).free,
     }
@@ -205,12 +207,7 @@ def print_plan(
         if errors:
             lines.append(f"skipped: {len(errors):,} that are {why}")
             lines += [f"  {printable(str(error))}" for error in errors[:SHOWN]]
-    nbytes, left = described["nbytes"], described["nbytes_left"]
-    about = "about " if any(task.is_estimated for task in plan.tasks()) else ""
-    lines.append(f"to be written: {about}{human_nbytes(nbytes)} ({nbytes:,} bytes) to {plan.out}")
-    if left != nbytes:
-        lines.append(f"of these, still to do: {human_nbytes(left)} ({left:,} bytes)")
-    lines.append(f"free there: {human_nbytes(described['nbytes_free'])}")
+    lines += _room_lines(plan, described)
     if buckets is not None:
         from preprocess.images.bucket_preview import preview_lines
 
@@ -220,6 +217,18 @@ def print_plan(
 
         lines += storage_lines(storage, human_nbytes)
     print_text("\n".join(lines))
+
+
+def _room_lines(plan: Plan, described: dict[str, Any]) -> Iterator[str]:
+    """Say how much would be written, and how much room there is."""
+    nbytes, left = described["nbytes"], described["nbytes_left"]
+    about = "about " if any(task.is_estimated for task in plan.tasks()) else ""
+    yield f"to be written: {about}{human_nbytes(nbytes)} ({nbytes:,} bytes) to {plan.out}"
+    if beside := described["nbytes_beside"]:
+        yield f"beside the shards: {human_nbytes(beside)} ({beside:,} bytes)"
+    if left != nbytes:
+        yield f"of the shards, still to do: {human_nbytes(left)} ({left:,} bytes)"
+    yield f"free there: {human_nbytes(described['nbytes_free'])}"
 
 
 def _fields_text(fields: dict[str, Any]) -> str:

@@ -10,7 +10,7 @@ import pyarrow as pa  # noqa: TID253 - a test may write what it reads
 import pyarrow.parquet as pq  # noqa: TID253 - likewise
 import pytest
 
-from tests.token_commands import prepare
+from tests.token_commands import call, prepare
 from tests.tokenizers_made import make_bpe
 
 WORDS = [
@@ -161,3 +161,25 @@ def test_a_dry_run_does_not_read_a_refused_file_to_its_end(
     assert not read
     prepare(source, tmp_path / "out", bpe, "--text-key", "body")
     assert read
+
+
+def test_the_tokenizer_that_is_copied_counts_beside_the_shards(
+    bpe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, out = tmp_path / "in", tmp_path / "out"
+    source.mkdir()
+    (source / "a.txt").write_text("a short text")
+    words = ("tokens", source, out, "--tokenizer", bpe, "--engine", "transformers")
+    planned = json.loads(call(*words, "--dry-run", "--json").stdout)
+    beside = planned["nbytes_beside"]
+
+    # Room for the shards, and for half of the tokenizer.
+    free = planned["nbytes"] * 101 // 100 + 1_000_000 + beside // 2
+    with monkeypatch.context() as patch:
+        patch.setattr("preprocess.room.free_nbytes", lambda _: free)
+        for more in (("--dry-run",), ()):
+            refused = call(*words, *more)
+            assert refused.exit_code == 1
+            assert "to be written" in refused.stderr
+    assert call(*words).exit_code == 0
+    assert beside == sum(path.stat().st_size for path in (out / "tokenizer").iterdir())

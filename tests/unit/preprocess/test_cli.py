@@ -271,7 +271,7 @@ def test_json_has_the_documented_keys(tmp_path: Path, photos: Path) -> None:
     planned = json.loads(prepare(photos, out, "--dry-run", "--json").stdout)
     assert set(planned) == {
         "out", "container", "splits", "classes", "skipped", "ignored", "notes", "nbytes",
-        "nbytes_left", "nbytes_free", "storage",
+        "nbytes_beside", "nbytes_left", "nbytes_free", "storage",
     }  # fmt: skip
     assert planned["classes"] == ["cat", "dog"]
     made = json.loads(prepare(photos, out, "--json").stdout)
